@@ -1,4 +1,4 @@
-"""Whole updates composed as on a GPU, its kernels in Triton's interpreter, beside eager ones by autograd.
+"""Whole updates composed as on a GPU, with interpreted kernels, beside eager ones by autograd.
 
 ``TRITON_INTERPRET=1 python -m tests.engine.interpreted_updates`` prints relative differences of
 parameters and moments.

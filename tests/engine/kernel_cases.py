@@ -52,13 +52,13 @@ CASES = {
 
 
 def spoiled_alloc_grads(rows: Tensor, groups: int, stride: int = 1) -> Any:
-    """In the place of ``layer_ops.alloc_grads``: whatever the kernels leave unwritten is not a number."""
+    """In place of ``layer_ops.alloc_grads``: what the kernels leave unwritten is NaN."""
     found = plain_blank(rows, groups, stride)
     return found.fill_(float("nan")) if isinstance(found, Tensor) else found
 
 
 class Sizes:
-    """M networks with inputs for them; ``run`` compares each of a case's results in float32 and float64."""
+    """M networks with inputs; ``run`` compares a case's results in float32 and float64."""
 
     def __init__(self, device: str, hidden: tuple[int, ...], batch: int, networks: int) -> None:
         self.device, self.hidden, self.batch, self.networks = device, hidden, batch, networks
@@ -128,7 +128,7 @@ class Sizes:
         yield from _compare(layout, f"of rows {sizes}", found, expected)
 
     def _groups(self, case: Case, tape: Tape, exact: Tape) -> Iterator[Compared]:
-        """A gradient for every group of rows, which tapes ask for on a GPU alone: two of one loss, one of another."""
+        """A gradient for every group of rows, as on a GPU: two of one loss, one of another."""
         layout, length = self._layout(case), self.batch // 2
         d, gradients = self._draw("groups", tape.output, 3 * length), []
         for own in (tape, exact):

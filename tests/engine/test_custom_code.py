@@ -57,7 +57,7 @@ def module(folder: Path, text: str) -> ModuleType:
     return loaded
 
 
-# --- identity ------------------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------
 
 
 def test_a_function_is_its_module_its_name_and_its_source(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_whose_code_it_is() -> None:
     )
 
 
-# --- runs ----------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 def test_a_lambda_needs_a_folder_and_another_one_there_is_refused(

@@ -176,7 +176,7 @@ def test_a_part_of_the_method_is_exchanged_by_its_name_as_everywhere() -> None:
     )
 
 
-# --- what differs between agents -----------------------------------------------------------------------------------
+# --- what differs between agents ------------------------------------------------------------------
 
 
 def test_lists_make_their_product_and_seeds_lie_side_by_side() -> None:
@@ -232,7 +232,7 @@ def test_temperatures_may_differ_and_automatic_starts_at_one() -> None:
     ].tolist() == [1.0, 1.0]
 
 
-# --- methods as objects --------------------------------------------------------------------------------------------
+# --- methods as objects ---------------------------------------------------------------------------
 
 
 def test_a_composed_method_is_known_by_its_name() -> None:
@@ -253,7 +253,7 @@ def test_a_method_object_must_be_the_one_its_name_stands_for(
         resolve("Pendulum", "td3", Method("damper", actor=caps, rule="damper"))
 
 
-# --- mistakes ------------------------------------------------------------------------------------------------------
+# --- mistakes -------------------------------------------------------------------------------------
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"backbone": "ppo"}, "backbone must be 'td3' or 'sac', but 'ppo' was given"),
@@ -450,7 +450,7 @@ def test_every_field_is_a_setting() -> None:
         )
 
 
-# --- rules of one's own --------------------------------------------------------------------------------------------
+# --- rules of one's own ---------------------------------------------------------------------------
 
 
 def _by_norm(primary: Tensor, auxiliary: Tensor, *, share: Any = 1.0) -> Tensor:
@@ -562,7 +562,7 @@ def test_no_shipped_rule_mixes_agents(rule: str) -> None:
     checks._check_batched(rule, settings_of(rule))
 
 
-# --- how to run ----------------------------------------------------------------------------------------------------
+# --- how to run -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Policies and critics simple enough to differentiate by hand, small populations, and finite differences."""
+"""Policies and critics to differentiate by hand, small populations, and finite differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HYPER = {
 
 
 class LinearPolicy:
-    """``μ(s) = K s``, ``log σ(s) = C s``, heads ``P(s) = H s`` and ``P̄(s) = A s``; no population axis."""
+    """``μ(s) = K s``, ``log σ(s) = C s``, ``P(s) = H s`` and ``P̄(s) = A s``; no population axis."""
 
     def __init__(self, stochastic: bool = False, seed: int = 0) -> None:
         g = torch.Generator().manual_seed(seed)
@@ -146,7 +146,7 @@ def train(agents: Population, seeds: tuple[int, ...] = SEEDS, updates: int = 20)
 def slope_error(
     loss: Callable[[], Tensor], parameters: list[Tensor], seed: int = 0, step: float = 1e-6
 ) -> float:
-    """Relative difference of autograd's slope and the loss's central difference along one random direction."""
+    """Relative difference of autograd's slope and a central difference along a random direction."""
     gradients = torch.autograd.grad(loss().sum(), parameters, materialize_grads=True)
     g = torch.Generator().manual_seed(seed)
     direction = [torch.randn(p.shape, generator=g, dtype=p.dtype) for p in parameters]

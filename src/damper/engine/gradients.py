@@ -1,8 +1,8 @@
 """The losses of one update, and their gradients by ``torch.autograd``.
 
-A population differentiates its losses in one of two ways, chosen when it is made: ``Autograd`` here,
-the reference, for eager updates, or ``damper.engine.fused.Fused`` for ``torch.compile``. Both take
-any loss and give the same numbers: ``of_critics`` and, after the critics' step, ``of_actors``.
+A population differentiates its losses in one of two ways, chosen when it is made: ``Autograd``
+here, the reference, for eager updates, or ``damper.engine.fused.Fused`` for ``torch.compile``. Both
+take any loss and give the same numbers: ``of_critics`` and, after the critics' step, ``of_actors``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Given(NamedTuple):
 
 
 class CriticGradient(NamedTuple):
-    """Gradient ``[P, 2n]`` of the critics' loss, its logs, and the activations that ``of_actors`` may reuse."""
+    """Gradient ``[P, 2n]`` of the critics' loss, its logs, and activations for ``of_actors``."""
 
     gradient: Tensor
     logs: Logs
@@ -40,12 +40,12 @@ class CriticGradient(NamedTuple):
 
 
 class Objectives:
-    """The losses of a population's backbone and method, as functions of what is given and of networks."""
+    """The losses of a population's backbone and method, on what is given and on networks."""
 
     def __init__(
         self, networks: AgentNetworks, method_kwargs: Mapping[str, dict[str, Any]]
     ) -> None:
-        """``method_kwargs`` are the method's settings by part (``Method.route``), floats or ``[P]`` tensors."""
+        """``method_kwargs``: the settings by part (``Method.route``), floats or ``[P]``."""
         self.networks, self.method_kwargs = networks, method_kwargs
         self.backbone, self.method = BACKBONES[networks.backbone], networks.method
 
@@ -93,7 +93,7 @@ class Autograd(Objectives):
     """Differentiates any loss eagerly; all losses of a network share its forward pass."""
 
     def of_critics(self, given: Given) -> CriticGradient:
-        """Gradient of the critics' loss, the backbone's plus the method's, with respect to the critics."""
+        """Gradient of the critics' loss, the backbone's plus the method's, by the critics."""
         networks = self.networks
         with torch.no_grad():
             target_policy = networks.actor(networks.target_policy)
@@ -113,7 +113,7 @@ class Autograd(Objectives):
     def of_actors(
         self, given: Given, saved_activations: Sequence[Tensor] = ()
     ) -> tuple[list[Tensor], Logs]:
-        """Gradients with respect to the actors, ``[P, n]``: primary and auxiliary for a rule, otherwise their sum.
+        """Gradients by the actors, ``[P, n]``: primary and auxiliary for a rule, otherwise the sum.
 
         ``saved_activations`` are those of ``of_critics``, which only ``Fused`` returns.
         """
@@ -157,7 +157,7 @@ def _leaves(layout: Layout, flat_params: Tensor) -> tuple[Weights, list[Tensor]]
 
 
 class CheckedNoise(dict[str, Tensor]):
-    """Noise for a loss that is not traced; a name that the loss did not declare gets a clear error."""
+    """Noise for a loss that is not traced, with a clear error for a name it did not declare."""
 
     def __missing__(self, name: str) -> Tensor:
         raise DamperError(

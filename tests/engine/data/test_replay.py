@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 def history(steps: int) -> list[Step]:
-    """Observations count upwards along an episode; agents end theirs at different times, some by falling."""
+    """Observations count upwards along episodes, which end at different times, some by falling."""
     generator = torch.Generator().manual_seed(0)
     obs, first, made = torch.arange(P) * 1000.0, torch.ones(P, dtype=torch.bool), []
     for k in range(steps):
@@ -71,7 +71,7 @@ def resumed(made: list[Step], capacity: int = CAPACITY, device: str = "cpu") -> 
 def tried(
     function: Callable[[], None], changed: Callable[[], Mapping[str, Tensor]]
 ) -> Callable[[], None]:
-    """As a recording is made: the function runs a few times first, and what it changed is put back."""
+    """As a graph is captured: the function runs a few times, and what it changed is restored."""
     begun: list[bool] = []
 
     def call() -> None:
@@ -113,7 +113,7 @@ def test_a_recording_stores_what_plain_calls_store(stored: int) -> None:
 
 
 def check_row(batch: Batch, j: int, b: int, made: list[Step], k: int, oldest: int) -> None:
-    """Entry b of agent j's batch is step k, and its predecessor the step before if that one is real and still there."""
+    """Entry b of agent j's batch is step k; its predecessor the step before, if still there."""
     step = made[k]
     for field in ("obs", "action", "next_obs", "reward"):
         assert torch.equal(getattr(batch, field)[j, b], getattr(step, field)[j])

@@ -30,7 +30,7 @@ BACKBONES = ("td3", "sac")
 
 
 def build(backbone: str, method: str | Method) -> tuple[Population, Given]:
-    """Agents whose copies have moved away from what they copy, and what one update's losses read."""
+    """Agents whose copies differ from their originals, and what one update's losses read."""
     made = small.population(backbone, method, SEEDS, torch.float64)  # type: ignore[arg-type]
     for factor, name in enumerate(("actor_target", "critic_target", "actor_average"), start=2):
         if name in made.state():
@@ -134,7 +134,7 @@ def test_a_loss_may_ask_for_what_it_likes(
 
 
 def _one(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
-    """Reads the first critic alone, where nobody reads it and where the critics' own loss reads both."""
+    """Reads the first critic alone, also where the critics' own loss reads both."""
     near = batch.obs + 0.1
     change = critic.first(near, batch.action) - critic.first(batch.obs, batch.action)
     return batch.progress * (change.square() + critic(near, batch.action).amin(-2)).mean(-1)
@@ -168,7 +168,7 @@ def test_a_loss_may_ask_twice(backbone: str, rule: str | None) -> None:
     )
 
 
-# --- one network run each ------------------------------------------------------------------------------------------
+# --- one network run each -------------------------------------------------------------------------
 
 
 def runs(monkeypatch: pytest.MonkeyPatch, made: Population, given: Given) -> list[int]:
@@ -207,7 +207,7 @@ def test_each_network_runs_once_at_all_inputs_together(
     assert runs(monkeypatch, *build(backbone, method)) == expected
 
 
-# --- agents apart --------------------------------------------------------------------------------------------------
+# --- agents apart ---------------------------------------------------------------------------------
 
 NETWORKS = ("actor", "critic", "actor_target", "critic_target", "actor_average")
 
@@ -238,7 +238,7 @@ def test_a_nan_stays_with_its_member(backbone: str, method: str) -> None:
         made.state()[name].copy_(good)
 
 
-# --- losses that need more than values -----------------------------------------------------------------------------
+# --- losses that need more than values ------------------------------------------------------------
 
 
 def _steep(policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting = 0.5) -> Tensor:

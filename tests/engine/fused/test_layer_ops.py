@@ -25,7 +25,7 @@ LAYERS = dict(
 SIZES = {"few": HEADS.size, "heads": HEADS.size, "many": VALUE.size, "one": VALUE.size}
 
 
-# --- where a layer lies --------------------------------------------------------------------------------------------
+# --- where a layer lies ---------------------------------------------------------------------------
 
 
 def test_a_layer_s_numbers_are_found_where_they_lie() -> None:
@@ -73,7 +73,7 @@ def test_pieces_joined_are_the_layer_and_zeros_around_it(name: str) -> None:
     assert int((joined != 0).sum()) == M * (layer.inputs + 1) * layer.outputs
 
 
-# --- forwards ------------------------------------------------------------------------------------------------------
+# --- forwards -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Case:
         return x @ self.layer.weights(used) + self.layer.biases(used)
 
     def reference(self, part: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
-        """Gradients of ``Σ part · z`` by rows ``[M', n]`` and by what stands before the layer ``[M', R', inputs]``."""
+        """Gradients of ``Σ part · z`` by parameters ``[M', n]`` and inputs ``[M', R', inputs]``."""
         rows = self.rows.clone().requires_grad_()
         before = self.before.repeat_interleave(
             self.networks // len(self.before), 0
@@ -170,7 +170,7 @@ def test_forward(case: Case) -> None:
         assert torch.equal(again, h) and none is None, activation
 
 
-# --- backwards -----------------------------------------------------------------------------------------------------
+# --- backwards ------------------------------------------------------------------------------------
 
 
 @each_case
@@ -253,7 +253,7 @@ def test_backward_is_the_limit_of_differences() -> None:
     )
 
 
-# --- which devices have kernels ------------------------------------------------------------------------------------
+# --- which devices have kernels -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The GPU's kernels compute what the plain layers do: in Triton's interpreter here, compiled where there is a GPU."""
+"""The GPU's kernels compute what the plain layers do: interpreted, or compiled on a GPU."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ def test_kernels_round_where_tf32_is_allowed(
     )
 
 
-# --- compiled without a GPU ----------------------------------------------------------------------------------------
+# --- compiled without a GPU -----------------------------------------------------------------------
 
 
 class CompiledOnly:
-    """A kernel that is bound to the arguments of each launch and compiled for a GPU, and not run."""
+    """A kernel that is compiled for a GPU with the arguments of each launch, and not run."""
 
     def __init__(self, kernel: Any, capability: int) -> None:
         self.kernel, self.target, self.programs = kernel, GPUTarget("cuda", capability, 32), []

@@ -1,4 +1,4 @@
-"""``norm_obs``: networks see observations normalised as SB3's VecNormalize does, each agent by its own statistics."""
+"""``norm_obs``: observations normalised as by SB3's VecNormalize, by each agent's statistics."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def same_bits(ours: Trainer, theirs: Trainer) -> None:
         torch.testing.assert_close(tensor, theirs.learner.state()[name], rtol=0, atol=0, msg=name)
 
 
-# --- as SB3 does ---------------------------------------------------------------------------------------------------
+# --- as SB3 does ----------------------------------------------------------------------------------
 
 
 def test_statistics_are_sb3_s_bit_for_bit() -> None:
@@ -103,7 +103,7 @@ def test_a_mean_action_is_the_network_s_on_the_normalised_observation() -> None:
     np.testing.assert_array_equal(mean, expected.detach().numpy())
 
 
-# --- agents apart, however they run --------------------------------------------------------------------------------
+# --- agents apart, however they run ---------------------------------------------------------------
 
 
 def test_an_agent_s_statistics_are_its_own(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_as_cuda_graphs_it_is_the_same(compile: bool) -> None:
         )
 
 
-# --- what is kept --------------------------------------------------------------------------------------------------
+# --- what is kept ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A run killed anywhere and started again by the same command ends bit for bit like one never killed."""
+"""A run killed anywhere and started again ends bit for bit like one never killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole run equals Stable-Baselines3's: acting, episodes' ends, replay, and when which network is updated."""
+"""A whole run equals SB3's: acting, episodes' ends, replay, and which update comes when."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 class Ends(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """Episodes end by termination, by time, and now and then by both at once; action bounds are not symmetric."""
+    """Episodes end by termination, by time, or both at once; bounds are not symmetric."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gymnasium.spaces.Box(

@@ -38,7 +38,7 @@ def count_at_updates(trainer: Trainer) -> list[int]:
     return seen
 
 
-# --- transitions ---------------------------------------------------------------------------------------------------
+# --- transitions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("buffer_size", [900, 100_000])
@@ -108,7 +108,7 @@ def test_episodes_are_told_as_they_were(tmp_path: Path) -> None:
             assert line["return"][j] == pytest.approx(torch.stack(totals).mean().item(), abs=1e-6)
 
 
-# --- schedule ------------------------------------------------------------------------------------------------------
+# --- schedule -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("train_freq", "gradient_steps"), [(1, 1), (50, 50), (3, 2)])
@@ -192,7 +192,7 @@ def test_the_newest_actor_acts(
     ), "they move"
 
 
-# --- what is logged ------------------------------------------------------------------------------------------------
+# --- what is logged -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
@@ -236,7 +236,7 @@ def test_each_line_holds_the_means_since_the_one_before(
     assert ((rates > 0) & (rates < 1)).any(), "some pairs conflict, some agree"
 
 
-# --- what went wrong is told ---------------------------------------------------------------------------------------
+# --- what went wrong is told ----------------------------------------------------------------------
 
 
 def test_a_frozen_agent_is_reported_and_changes_no_other(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_frozen_agent_is_reported_and_changes_no_other(tmp_path: Path) -> None
     assert rows[Poisoned][1].isfinite().all(), "its last good parameters are kept"
 
 
-# --- folders -------------------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------
 
 
 def test_a_finished_run_returns_at_once_and_says_so(
@@ -330,7 +330,10 @@ def test_what_cannot_be_trained_leaves_no_folder(
     monkeypatch.setattr(
         module, "Learner", lambda *_: pytest.fail("refused before anything is allocated")
     )
-    told = r"buffer_size=100000000 with 2 agents needs about 7\.5 GiB on cpu, but 7\.0 GiB are free: lower buffer_size"
+    told = (
+        r"buffer_size=100000000 with 2 agents needs about 7\.5 GiB on cpu, but 7\.0 GiB are free: "
+        "lower buffer_size"
+    )
     with pytest.raises(DamperError, match=told):
         Trainer(small.settings(steps=100_000_000, buffer_size=100_000_000), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""What the log shows of updates: every name of a group reaches the metrics, and only where it is computed."""
+"""What the log shows of updates: a group's names reach the metrics where they are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many layer kernels an update launches on a GPU, counted without one: they are most of its time there."""
+"""How many layer kernels an update launches on a GPU, counted without one."""
 
 from __future__ import annotations
 

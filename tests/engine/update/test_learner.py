@@ -78,7 +78,7 @@ def test_a_term_more_shifts_no_other_draw() -> None:
     assert torch.equal(plain.state()["actor"], caps.state()["actor"])
 
 
-# --- acting --------------------------------------------------------------------------------------------------------
+# --- acting ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
@@ -132,7 +132,7 @@ def test_a_frozen_agent_acts_safely_and_the_others_as_before() -> None:
         np.testing.assert_array_equal(b[0], 0.0)  # the middle of ±2
 
 
-# --- learning ------------------------------------------------------------------------------------------------------
+# --- learning -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("backbone", "delay"), [("td3", 1), ("td3", 2), ("td3", 3), ("sac", 2)])

@@ -56,7 +56,7 @@ def check_same(ours: Learner, theirs: Learner, tolerance: float) -> None:
                 assert (a - b).norm() <= tolerance * b.norm(), name
 
 
-# --- without a GPU -------------------------------------------------------------------------------------------------
+# --- without a GPU --------------------------------------------------------------------------------
 
 
 def trace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_compiled_equals_eager(method: str) -> None:
     check_same(compiled, eager, 1e-4)
 
 
-# --- with one ------------------------------------------------------------------------------------------------------
+# --- with one -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_what_lies_between_the_layers_stays_zero(method: str) -> None:
             assert torch.equal(layout.flatten(weight_list(layout.unflatten(rows))), rows)
 
 
-# --- an agent that is not finite -----------------------------------------------------------------------------------
+# --- an agent that is not finite ------------------------------------------------------------------
 
 PARAMETERS = ("actor", "critic", "actor_target", "critic_target", "actor_average", "log_ent_coef")
 PLANTED_AT, MEMBER = 6, 2
@@ -179,7 +179,7 @@ def spoil_reward(made: Population, given: Any) -> Any:
 
 
 def overflow(made: Population, given: Any) -> Any:
-    """A gradient that is finite, but whose square is not: an infinite second moment would stop Adam silently."""
+    """A finite gradient whose square is not: an infinite second moment would stop Adam."""
     batch, noise = given
     reward = batch.reward.clone()
     reward[MEMBER] = 1e25

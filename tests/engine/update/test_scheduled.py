@@ -1,4 +1,4 @@
-"""Settings that follow a run's progress: Stable-Baselines3's schedules, per agent, the same bits however they run."""
+"""Settings that follow a run's progress, per agent, with the same bits however they run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def same_bits(ours: Trainer, theirs: Trainer) -> None:
         torch.testing.assert_close(tensor, theirs.learner.state()[name], rtol=0, atol=0, msg=name)
 
 
-# --- values --------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -103,7 +103,7 @@ def test_without_a_schedule_nothing_is_set(tmp_path: Path) -> None:
     assert learner.scheduled is None and "learning_rate" not in learner.settings.scheduled()
 
 
-# --- however they run ----------------------------------------------------------------------------------------------
+# --- however they run -----------------------------------------------------------------------------
 
 
 def test_an_agent_s_schedule_is_its_own(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_graphs_see_the_values_of_now(compile: bool) -> None:
         )
 
 
-# --- records -------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 def test_a_schedule_is_recorded_and_another_one_is_another_run(tmp_path: Path) -> None:

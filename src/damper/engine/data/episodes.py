@@ -1,4 +1,4 @@
-"""Statistics of training episodes: return, length and smoothness of the policy's deterministic actions."""
+"""Statistics of training episodes: return, length, smoothness of deterministic actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INITIAL_STEPS = 256  # initial capacity in steps
 
 
 class EpisodeStats(NamedTuple):
-    """One finished training episode; ``sm`` and ``change`` measure the deterministic actions, without exploration."""
+    """One finished training episode; ``sm`` and ``change`` are of actions without exploration."""
 
     agent: int
     episode_return: float

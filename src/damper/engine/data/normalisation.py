@@ -1,4 +1,4 @@
-"""Normalise each agent's observations by running statistics, as Stable-Baselines3's ``VecNormalize`` does."""
+"""Normalising each agent's observations by running statistics, as SB3's ``VecNormalize`` does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLIP, EPSILON, FIRST_COUNT = 10.0, 1e-8, 1e-4  # as in VecNormalize and RunningM
 
 
 class Normaliser(NamedTuple):
-    """Fixed statistics of observations: ``clip((s − mean) · scale, ±clip)``; rsl_rl's have no clip."""
+    """Fixed statistics of observations: ``clip((s − mean) · scale, ±clip)``; rsl_rl has no clip."""
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -36,7 +36,7 @@ class Normaliser(NamedTuple):
 
     @property
     def is_initial(self) -> bool:
-        """Whether it equals a new ``VecNormalize``, mean 0 and variance 1, that has seen no observation."""
+        """Whether it equals a new ``VecNormalize``: mean 0, variance 1, no observation seen."""
         return not self.mean.any() and np.allclose(self.scale, 1.0, atol=1e-6)
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class RunningMeanStd:
         return {"obs_mean": self.mean, "obs_var": self.var, "obs_count": self.count}
 
     def update(self, obs: Tensor, active: Tensor) -> None:
-        """Add one observation ``[P, d]`` of each agent for which ``active`` ``[P]`` is true (Chan's formula)."""
+        """Add an observation ``[P, d]`` of the agents that are ``active`` ``[P]`` (Chan)."""
         total = self.count + 1.0
         delta = obs.to(self.mean.dtype) - self.mean
         mean = self.mean + delta / total
@@ -82,7 +82,7 @@ class RunningMeanStd:
             old.copy_(torch.where(active.unsqueeze(1), new, old))
 
     def normalise(self, obs: Tensor) -> Tensor:
-        """Normalise observations ``[P, ..., d]`` by their agent's current statistics; the dtype stays."""
+        """Observations ``[P, ..., d]`` by their agent's current statistics; the dtype stays."""
         shape = (len(self.mean), *(1,) * (obs.ndim - 2), -1)
         mean, scale = self.mean.view(shape), (self.var + EPSILON).sqrt().reciprocal().view(shape)
         return ((obs.to(mean.dtype) - mean) * scale).clamp(-CLIP, CLIP).to(obs.dtype)

@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of (agent's seed, purpose, counter), with no state but the counters.
+"""Random numbers as a pure function of (agent's seed, purpose, counter); counters are the state.
 
 Each agent and each purpose has its own stream, so switching a term off shifts no other, an agent
 draws the same numbers alone or in a population, and a resumed run draws what the killed one would
@@ -87,7 +87,7 @@ class Streams:
     def host_integers(
         self, purpose: str, counter: int, count: int, below: int
     ) -> NDArray[np.int64]:
-        """``integers`` of shape ``[P, count]`` in NumPy, which takes a third of torch's time for so few numbers."""
+        """``integers`` ``[P, count]`` in NumPy: a third of torch's time for so few numbers."""
         if purpose not in self._host_keys:
             self._host_keys[purpose] = self.key(purpose).cpu().numpy()[:, None]
         index = np.arange(counter * count, (counter + 1) * count)
@@ -101,7 +101,10 @@ class Streams:
         shapes: Mapping[str | None, tuple[int, ...]],
         dtype: torch.dtype,
     ) -> dict[str, Tensor]:
-        """Draw number ``counter`` of every kind of noise, ``[P, rows, ·]`` by name (``NetworkSizes.noise_shapes``)."""
+        """Draw number ``counter`` of every kind of noise, ``[P, rows, ·]``, by name.
+
+        ``shapes`` are ``NetworkSizes.noise_shapes``.
+        """
         draws = {}
         for name, noise in kinds.items():
             draw = getattr(self, noise.kind)

@@ -20,7 +20,7 @@ from damper.interface import Batch
 
 
 class Replay:
-    """Transitions of P agents in lockstep, ``[capacity, P, D]``; every ``(s, s')`` is a true environment step."""
+    """Transitions of P agents in lockstep, ``[capacity, P, D]``; ``(s, s')`` are true steps."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Replay:
         terminated: ArrayLike,
         first: ArrayLike,
     ) -> NDArray[Any]:
-        """Pack one step of all agents into rows ``[P, D]``; ``first`` marks an episode's first step."""
+        """One step of all agents as rows ``[P, D]``; ``first`` marks an episode's first step."""
         scalars = (np.asarray(column)[:, None] for column in (reward, terminated, first))
         parts = (np.asarray(obs), np.asarray(action), np.asarray(next_obs), *scalars)
         # NumPy concatenates six small arrays in a few microseconds, and this happens at every step.
@@ -79,7 +79,7 @@ class Replay:
         self.sampleable = self.stored
 
     def _write(self) -> None:
-        """The device part of ``add``; reads only device tensors, so that a CUDA graph can capture it."""
+        """The device's part of ``add``, on device tensors alone: a CUDA graph can capture it."""
         self._new.send(self._newest[0])
         self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
         self.stored_on_device += 1
@@ -134,7 +134,7 @@ class Replay:
         return Batch(obs, action, reward, next_obs, terminated, before)
 
     def not_finite(self, agent: int) -> list[str]:
-        """Which of an agent's stored observations and rewards are not all finite; waits for the device."""
+        """Which of an agent's observations and rewards are not all finite; waits for the device."""
         d, a = self.obs_dim, self.act_dim
         obs, _, next_obs, scalars = self.rows[: self.stored, agent].split((d, a, d, 3), -1)
         inputs = {"observations": (obs, next_obs), "rewards": (scalars[:, 0],)}

@@ -1,4 +1,4 @@
-"""CUDA's multi-process service (MPS): kernels of several processes run at once on one GPU instead of taking turns."""
+"""CUDA's multi-process service (MPS): kernels of several processes run at once on one GPU."""
 
 from __future__ import annotations
 

@@ -39,12 +39,12 @@ ActorLoss = Callable[..., Logged]  # a function of a policy and a critic
 
 
 class Fused(Objectives):
-    """Differentiates the losses with one forward pass per network; see ``damper.engine.gradients``."""
+    """Differentiates the losses with one forward pass per network, as ``Autograd`` would."""
 
-    # --- critics --------------------------------------------------------------------------------
+    # --- critics ----------------------------------------------------------------------------------
 
     def of_critics(self, given: Given) -> CriticGradient:
-        """As ``Autograd.of_critics``; the actors' pass is saved if the target uses the actors themselves (SAC)."""
+        """As ``Autograd.of_critics``; saves the actors' pass where the target uses it (SAC)."""
         networks, on_critic = self.networks, self.method.critic
         y, saved_activations = self._target(given)
 
@@ -94,7 +94,7 @@ class Fused(Objectives):
         policy = PolicyFromOutputs(_heads(networks), source)
         return self.backbone.target(policy, critic, *given), []
 
-    # --- actors ---------------------------------------------------------------------------------
+    # --- actors -----------------------------------------------------------------------------------
 
     def of_actors(
         self, given: Given, saved_activations: Sequence[Tensor] = ()
@@ -136,7 +136,7 @@ class Fused(Objectives):
         return gradients, logs
 
     def actor_losses(self, given: Given) -> list[ActorLoss]:
-        """The losses that read only the actors' outputs: primary and auxiliary for a rule, otherwise their sum."""
+        """Losses that read outputs only: primary and auxiliary for a rule, otherwise the sum."""
 
         def primary(policy: Any, critic: Any) -> Logged:
             return self.primary_loss(given, policy, critic)
@@ -175,7 +175,7 @@ class _ActorPass:
     def __init__(
         self, objectives: Fused, given: Given, saved_activations: Sequence[Tensor] = ()
     ) -> None:
-        """Collect the losses' inputs, then run the actors or reuse the activations that ``of_critics`` saved."""
+        """Collect the losses' inputs, then run the actors or reuse what ``of_critics`` saved."""
         self.networks = networks = objectives.networks
         self.heads = _heads(networks)
         self.averages: list[Tensor] = []
@@ -198,7 +198,7 @@ class _ActorPass:
         self.outputs = self.tape.output.split([obs.shape[1] for (obs,) in inputs], 1)
 
     def _inputs_of(self, inputs: list[tuple[Any, ...]], loss: Callable[[Any], Any]) -> list[int]:
-        """Indices of the observations that a loss needs; also computes the averaged actor's outputs that it needs."""
+        """Indices of the observations that a loss reads; computes averaged outputs on the way."""
         width = self.networks.actor_layout.layer_slices[-1].outputs
         collector = InputCollector(inputs, lambda obs: (*obs.shape[:-1], width))
 
@@ -224,7 +224,7 @@ class _ActorPass:
         return PolicyFromOutputs(self.heads, source, lambda obs: next(averages))
 
     def as_rows(self, gradients: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
-        """A loss's gradients with respect to its outputs as ``[P, rows, outputs]``, up to the last row that it uses."""
+        """A loss's gradients by outputs as ``[P, rows, outputs]``, up to the last row it reads."""
         by_input = dict(zip(inputs, gradients, strict=True))
         parts = [by_input.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(inputs) + 1)]
         return torch.cat(parts, 1)
@@ -236,7 +236,7 @@ def func_gradients(
     layout: Layout,
     flat_params: Tensor,
 ) -> Logged:
-    """The flat gradient ``[M, n]`` of a loss on networks bound to ``flat_params``, and the loss's logs."""
+    """The flat gradient ``[M, n]`` of a loss by ``flat_params``, and the loss's logs."""
 
     def of_weights(weights: Sequence[Tensor]) -> Logged:
         return loss(bind(weights_from_list(layout, weights)))
@@ -248,7 +248,7 @@ def func_gradients(
 def output_gradients(
     loss: Callable[[Sequence[Tensor]], Logged], outputs: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Logs]:
-    """``∂ Σ L / ∂ outputs`` of a loss that is a function of network outputs, and the loss's logs."""
+    """``∂ Σ L / ∂ outputs`` of a loss on network outputs, and the loss's logs."""
 
     def total(*given: Tensor) -> Logged:
         value, logs = loss(given)

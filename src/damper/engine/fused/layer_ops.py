@@ -1,4 +1,4 @@
-"""A linear layer and its activation, forward and backward, for M stacked networks with flat parameters.
+"""A linear layer with its activation, forward and backward, for M networks of flat parameters.
 
 The gradients are written by hand instead of left to autograd: one pass then serves several losses,
 and on a GPU each layer is one kernel (``triton_layers``). ``reference`` has the same in plain
@@ -27,7 +27,7 @@ MAX_UNFUSED_OUTPUTS = 16
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
-    """Storage for the gradients of ``backward``: one tensor ``[groups, M, n]`` for the kernels, else pieces by layer.
+    """Storage for gradients: one tensor ``[groups, M, n]`` for the kernels, else pieces by layer.
 
     Inductor does not vectorise writes into slices of one tensor, so ``collect_grads`` concatenates
     the pieces.
@@ -66,7 +66,7 @@ def forward(
     for_backward: bool = True,
     stride: int = 1,
 ) -> tuple[Tensor, Tensor | None]:
-    """``h = f(x W + b)``, ``[M, R, outputs]``, and with ``for_backward`` the activation's derivative ``f'``.
+    """``h = f(x W + b)``, ``[M, R, outputs]``, and with ``for_backward`` the derivative ``f'``.
 
     Args:
         flat_params: parameters ``[M, n]``.
@@ -97,7 +97,7 @@ def backward(
     gradients: Any = None,
     stride: int = 1,
 ) -> Tensor | None:
-    """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
+    """From ``d = ∂L/∂z``: the gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
 
     Args:
         flat_params: parameters ``[M, n]``.
@@ -131,7 +131,7 @@ def backward(
 def fused_head(
     flat_params: Tensor, layers: Sequence[LayerSlice], activation: str
 ) -> ModuleType | None:
-    """The kernels that run the last two layers as one, if the last has a single output; otherwise None."""
+    """The kernels that run the last two layers as one, if the last has one output; else None."""
     if len(layers) == 1 or layers[-1].outputs != 1 or layers[-2].outputs <= MAX_UNFUSED_OUTPUTS:
         return None
     return _kernels(flat_params, activation)
@@ -151,7 +151,7 @@ def check_capability(device: torch.device) -> None:
 
 
 def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType | None:
-    """The module of Triton kernels if they apply (CUDA, float32, a known activation), otherwise None."""
+    """The Triton kernels if they apply (CUDA, float32, a known activation), otherwise None."""
     if (
         not flat_params.is_cuda
         or flat_params.dtype != torch.float32

@@ -1,4 +1,4 @@
-"""Policies and critics made of precomputed outputs, so that several losses share one forward and one backward pass.
+"""Policies and critics made of precomputed outputs, so that losses share passes.
 
 A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero,
 and the inputs that it needs are collected. The network then runs once on all of them, and in its
@@ -20,12 +20,12 @@ Source = Callable[..., Tensor]  # maps inputs to a network's outputs
 
 
 class InputCollector:
-    """Returns zeros, and collects the different inputs of a loss; several collectors may share ``inputs``."""
+    """Returns zeros, and collects the inputs of a loss; collectors may share ``inputs``."""
 
     def __init__(
         self, inputs: list[tuple[Any, ...]], shape: Callable[..., tuple[int, ...]]
     ) -> None:
-        """``shape`` gives an output's shape for its input; ``order`` will hold the indices of this loss's inputs."""
+        """``shape`` maps inputs to an output's shape; ``order`` holds this loss's indices."""
         self.inputs, self.shape = inputs, shape
         self.order: list[int] = []
 
@@ -51,13 +51,13 @@ class PrecomputedOutputs:
 
 
 class LinearizedCritic:
-    """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``, exact where it was evaluated.
+    """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``.
 
     Values are replayed in the order of the calls, so a loss must ask in the same order every time.
     """
 
     def __init__(self, evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-        """``evaluate`` gives values ``[..., B]`` and gradients with respect to the action ``[..., B, A]``."""
+        """``evaluate`` gives values ``[..., B]`` and gradients by the action, ``[..., B, A]``."""
         self.evaluate = evaluate
         self.evaluated: list[tuple[Tensor, Tensor]] = []
 
@@ -116,10 +116,10 @@ class PolicyFromOutputs:
 
 
 class CriticFromValues:
-    """A ``damper.interface.Critic`` whose values come from functions, for both critics or for the first alone."""
+    """A ``damper.interface.Critic`` whose values come from functions."""
 
     def __init__(self, both: Source, first: Source | None = None) -> None:
-        """``both`` gives ``[P, 2, B]`` and ``first`` ``[P, B]``; without ``first``, both are evaluated for it."""
+        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``; if left out, both are evaluated."""
         self.both = both
         # Not `first or`: PyTorch 2.11 cannot compile a function's truth value.
         self.first = (lambda obs, action: both(obs, action)[:, 0]) if first is None else first
@@ -130,7 +130,7 @@ class CriticFromValues:
 
 
 def index_or_append(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
-    """The index of these tensors in the list, appended if new. Compared by `is`: torch.compile cannot trace `id`."""
+    """The index of these tensors in the list, appended if new."""
     for i, other in enumerate(inputs):
         if all(a is b for a, b in zip(key, other, strict=True)):
             return i

@@ -38,7 +38,7 @@ class BackwardRows(NamedTuple):
 
 
 class FusedHead(NamedTuple):
-    """What the backward pass needs of a last layer with one output that kernels run together with the layer before."""
+    """A last layer with one output that kernels run together with the layer before it."""
 
     layer: LayerSlice
     h: Tensor  # the head's input
@@ -97,5 +97,5 @@ def backward(
 
 
 def _expand_shared(x: Tensor, flat_params: Tensor) -> Tensor:
-    """Repeat inputs ``[M/2, ...]``, one per pair of networks, to ``[M, ...]``; return ``[M, ...]`` as is."""
+    """Inputs ``[M/2, ...]``, one per pair of networks, as ``[M, ...]``; others as they are."""
     return x if len(x) == len(flat_params) else x.repeat_interleave(2, 0)

@@ -1,4 +1,4 @@
-"""A forward pass with saved activations, through which one or two losses can be differentiated by hand."""
+"""A forward pass with saved activations, through which losses are differentiated by hand."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MAX_GROUPS = 8
 
 
 class Tape:
-    """A forward pass of M stacked networks ``f(x W + b)``, the last layer without f, with saved activations.
+    """A forward pass of M stacked networks ``f(x W + b)``, the last layer without f.
 
-    Autograd does not see any of it.
+    Activations are saved; autograd does not see any of it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Tape:
 
     @property
     def saved_activations(self) -> list[Tensor]:
-        """The tensors for ``from_saved``: each layer's inputs and activation derivatives, and the output."""
+        """The tensors for ``from_saved``: all layers' inputs and derivatives, and the output."""
         derivatives = [f_prime for f_prime in self.activation_grads if f_prime is not None]
         return [*self.inputs, *derivatives, self.output]
 
@@ -73,7 +73,7 @@ class Tape:
     def from_saved(
         cls, layout: Layout, flat_params: Tensor, saved_activations: Sequence[Tensor]
     ) -> Tape:
-        """Rebuild the tape in another function than the one that ran the networks, from its ``saved_activations``."""
+        """Rebuild a tape, in another function than the one that ran it, from what it saved."""
         tape, count = cls.__new__(cls), len(layout.layer_slices)
         tape.layers, tape.flat_params, tape.stride = layout.layer_slices, flat_params, 1
         tape.kernels = None
@@ -82,9 +82,10 @@ class Tape:
         return tape
 
     def gradients(self, cotangents: Sequence[Tensor], rows_per_group: int) -> list[Tensor]:
-        """Gradients ``[M, n]`` of one or two losses, given ``∂L/∂output`` of each for the first rows of the output.
+        """Gradients ``[M, n]`` of one or two losses, given ``∂L/∂output`` of each.
 
-        The row count of every loss is a multiple of ``rows_per_group``.
+        Losses read the first rows of the output. The row count of every loss is a multiple of
+        ``rows_per_group``.
         """
         sizes = [c.shape[1] for c in cotangents]
         grouped = in_groups(self.flat_params, sum(sizes), rows_per_group)
@@ -138,7 +139,7 @@ class Tape:
 
 
 def in_groups(flat_params: Tensor, total: int, rows_per_group: int) -> bool:
-    """Whether to sum groups of rows in parallel first, because few networks would leave most of a GPU idle."""
+    """Whether to sum groups of rows in parallel: few networks would leave most of a GPU idle."""
     return (
         flat_params.is_cuda
         and len(flat_params) < MAX_NETWORKS_IN_GROUPS

@@ -45,8 +45,8 @@ def product(a, b, sums, TF32: tl.constexpr):
 
 @triton.jit
 def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr):
-    """Offset of an output's weights; with one head the column itself, so that the compiler can vectorise the loads."""
-    if GROUP == OUT:
+    """Offset of an output's weights."""
+    if GROUP == OUT:  # with one head the column itself, so that the compiler can vectorise loads
         return column
     else:
         return column // GROUP * HEAD_STRIDE + column % GROUP
@@ -54,11 +54,12 @@ def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.
 
 @triton.jit
 def forward_kernel(
-    x, flat_params, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
-    WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE_H: tl.constexpr,
-    STORE_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    x, flat_params, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
+    ROWS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
+    OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr,
+    SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE_H: tl.constexpr,
+    STORE_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Compute one block of ``f(x W + b)`` and of f'."""
     net = tl.program_id(1).to(tl.int64)
@@ -103,17 +104,19 @@ def forward_kernel(
 
 @triton.jit
 def backward_kernel(
-    x, act_grad, d, flat_params, gradients, dx, h, head_act_grad, X_NET: tl.constexpr, X_ROW: tl.constexpr,
-    N: tl.constexpr, G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
-    X_ROWS: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
-    ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
-    OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
-    HEAD_W_PAD: tl.constexpr, HEAD_B_PAD: tl.constexpr, SHARE: tl.constexpr, HAS_ACT_GRAD: tl.constexpr,
-    GROUP_ROWS: tl.constexpr, EVEN_GROUPS: tl.constexpr, HAS_GRADS: tl.constexpr, DX_ROWS: tl.constexpr,
-    FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
-    BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr, BR: tl.constexpr,
+    x, act_grad, d, flat_params, gradients, dx, h, head_act_grad, X_NET: tl.constexpr,
+    X_ROW: tl.constexpr, N: tl.constexpr, G_LOSS: tl.constexpr, G_NET: tl.constexpr,
+    W_PAD: tl.constexpr, B_PAD: tl.constexpr, X_ROWS: tl.constexpr, DX_TILES: tl.constexpr,
+    DW_TILES: tl.constexpr, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr,
+    BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
+    HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    HEAD_W_PAD: tl.constexpr, HEAD_B_PAD: tl.constexpr, SHARE: tl.constexpr,
+    HAS_ACT_GRAD: tl.constexpr, GROUP_ROWS: tl.constexpr, EVEN_GROUPS: tl.constexpr,
+    HAS_GRADS: tl.constexpr, DX_ROWS: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
+    BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr,
+    BR: tl.constexpr,
 ):  # fmt: skip
-    """Compute one block of the gradient with respect to the inputs, or to the weights and biases of one group."""
+    """Compute one block of the gradient by the inputs, or by one group's weights and biases."""
     net = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0)
     d += net * ROWS * (1 if FUSE_HEAD else OUT)
@@ -122,8 +125,9 @@ def backward_kernel(
     head_act_grad += net * X_ROWS * OUT
     if tile < DX_TILES:
         if DX_ROWS > 0:
-            _grad_input(act_grad + net * X_ROWS * IN, d, head_act_grad, flat_params, dx + net * DX_ROWS * IN, tile,
-                        DX_ROWS, PRIMARY_ROWS, WEIGHT, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
+            _grad_input(act_grad + net * X_ROWS * IN, d, head_act_grad, flat_params,
+                        dx + net * DX_ROWS * IN, tile, DX_ROWS, PRIMARY_ROWS, WEIGHT, IN, OUT,
+                        GROUP, HEAD_STRIDE, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
                         BM, BI, BK)  # fmt: skip
     else:
         x += net // SHARE * X_NET
@@ -163,8 +167,8 @@ def backward_kernel(
 
 @triton.jit
 def _zero_padding(
-    gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
-    HEADS: tl.constexpr, HEAD_STRIDE: tl.constexpr,
+    gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_PAD: tl.constexpr,
+    B_PAD: tl.constexpr, HEADS: tl.constexpr, HEAD_STRIDE: tl.constexpr,
 ):  # fmt: skip
     unused = tl.arange(0, 32)  # padding is shorter than 32: layers start at multiples of 32
     for head in tl.static_range(HEADS):
@@ -182,10 +186,11 @@ def _zero_padding(
 
 @triton.jit
 def _grad_input(
-    act_grad, d, head_act_grad, flat_params, dx, tile, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr,
-    WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr,
-    HEAD: tl.constexpr, HAS_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
-    BM: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
+    act_grad, d, head_act_grad, flat_params, dx, tile, ROWS: tl.constexpr,
+    PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+    GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HAS_ACT_GRAD: tl.constexpr,
+    FUSE_HEAD: tl.constexpr, TF32: tl.constexpr, BM: tl.constexpr, BI: tl.constexpr,
+    BK: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (IN + BI - 1) // BI
     r = tile // across * BM + tl.arange(0, BM)
@@ -196,7 +201,7 @@ def _grad_input(
         o = start + tl.arange(0, BK)
         column_offset = among_heads(o, OUT, GROUP, HEAD_STRIDE)
         there = (r[:, None] < ROWS) & (o[None, :] < OUT)
-        if FUSE_HEAD:  # this layer's d is the head's d times the head's weight times the activation's derivative
+        if FUSE_HEAD:  # this layer's d: the head's d times its weight times the derivative f'
             back = tl.load(head_act_grad + x_row[:, None] * OUT + o[None, :], there, 0.0)
             back *= tl.load(flat_params + HEAD + o, o < OUT, 0.0)[None, :]
         else:
@@ -215,10 +220,10 @@ def _grad_input(
 @triton.jit
 def _grad_weight(
     x, X_ROW: tl.constexpr, d, h, head_act_grad, flat_params, gradients, tile, count,
-    WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
-    FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
-    BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
+    WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+    GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    FUSE_HEAD: tl.constexpr, TF32: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr,
+    BR: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (OUT + BO - 1) // BO
     i = tile // across * BW + tl.arange(0, BW)

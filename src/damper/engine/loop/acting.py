@@ -1,4 +1,4 @@
-"""Acting: copy observations to the device and exploring actions back, on a GPU as one CUDA graph."""
+"""Acting: observations to the device and actions back, on a GPU as one CUDA graph."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Acting:
         return self.actions()
 
     def start(self, obs: NDArray[np.float32]) -> None:
-        """Launch the actors on observations ``[P, d]``; work launched afterwards does not delay ``actions``."""
+        """Launch the actors on observations ``[P, d]``; later work does not delay ``actions``."""
         self._upload.host_buffer()[...] = obs
         self._act()
         self._download.record_event()
 
     def _copy_and_choose(self) -> None:
-        """The device's part; reads only device tensors and pinned memory, so that a CUDA graph can capture it."""
+        """The device's part, on device tensors and pinned memory: a CUDA graph can capture it."""
         self._upload.send(self._obs)
         self._download.start(self._choose(self._obs))
 

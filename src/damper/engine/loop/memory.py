@@ -38,7 +38,7 @@ def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
 
 
 def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
-    """Bytes of the replay, as far as the run can fill it, plus ``peak`` times parameters, targets and moments."""
+    """Bytes of the replay that the run can fill, plus ``peak`` times parameters and moments."""
     method, sizes = (
         find_method(settings.method),
         NetworkSizes(obs_dim, act_dim, settings.net_arch, settings.activation),

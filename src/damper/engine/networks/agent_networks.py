@@ -64,7 +64,7 @@ class AgentNetworks:
         self.target_policy = "actor_target" if "actor_target" in self.parameters else "actor"
 
     def actor(self, weights: str | Weights = "actor") -> StackedActor:
-        """The actors with these weights, or those of this name, and their Polyak average if the method needs one."""
+        """The actors with these weights, or those of this name, with their average if any."""
         if isinstance(weights, str):
             weights = self.actor_layout.unflatten(self.parameters[weights])
         flat_average, activation = self.parameters.get("actor_average"), self.sizes.activation

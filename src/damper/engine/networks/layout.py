@@ -23,11 +23,11 @@ Pieces = dict[int, Tensor]  # flat gradients [M, length] by their start among th
 
 @dataclass(frozen=True)
 class LayerSlice:
-    """A layer's position in flat parameters: its sizes, and where its weights ``[inputs, outputs]`` and biases start.
+    """A layer's position in flat parameters: its sizes, and where weights and biases start.
 
-    Several heads of ``outputs_per_head`` outputs each count as one layer, with parameters
-    ``head_stride`` numbers apart. ``padding`` counts the unused numbers after each head's weights
-    and after its biases.
+    Weights are ``[inputs, outputs]``. Several heads of ``outputs_per_head`` outputs each count as
+    one layer, with parameters ``head_stride`` numbers apart. ``padding`` counts the unused numbers
+    after each head's weights and after its biases.
     """
 
     inputs: int
@@ -59,7 +59,7 @@ class LayerSlice:
         return (parts[0] if self.heads == 1 else torch.cat(parts, -1)).unsqueeze(1)
 
     def pieces(self, weights: Tensor, biases: Tensor) -> Pieces:
-        """Flat pieces of weights ``[M, inputs, outputs]`` and biases ``[M, outputs]``, by where they start."""
+        """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces."""
         pieces = {}
         for offset, inputs, values in (
             (self.weight_offset, self.inputs, weights),
@@ -109,7 +109,8 @@ class Layout:
 
     @cached_property
     def layer_slices(self) -> tuple[LayerSlice, ...]:
-        """The hidden layers, then all heads as one layer: they have the same inputs and sizes, evenly spaced."""
+        """The hidden layers, then all heads as one layer."""
+        # Heads have the same inputs and sizes, evenly spaced.
         slices = []
         for i, (_, inputs, outputs) in enumerate(self.layers):
             (weight_offset, _), (bias_offset, _) = self.spans[2 * i : 2 * i + 2]
@@ -124,7 +125,7 @@ class Layout:
         return (*slices[:hidden], replace(heads[0], outputs=outputs, head_stride=head_stride))
 
     def unflatten(self, flat_params: Tensor) -> Weights:
-        """Views of flat parameters ``[M, n]`` as weights ``[M, in, out]`` and biases ``[M, 1, out]``."""
+        """Flat parameters ``[M, n]`` as views: weights ``[M, in, out]``, biases ``[M, 1, out]``."""
         parts = iter([flat_params[:, start : start + length] for start, length in self.spans])
         return {
             name: (next(parts).unflatten(1, (inputs, outputs)), next(parts).unsqueeze(1))
@@ -142,7 +143,7 @@ class Layout:
         return torch.cat(parts, 1)
 
     def init_params(self, streams: Streams, purpose: str, dtype: torch.dtype) -> Tensor:
-        """Flat parameters ``[P, n]``, initialised like ``nn.Linear``: weights and biases uniform in ±1/√inputs.
+        """New flat parameters ``[P, n]``, as in ``nn.Linear`` uniform in ±1/√inputs.
 
         Each layer has its own stream, so that an extra head does not change the others.
         """

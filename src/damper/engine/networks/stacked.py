@@ -1,4 +1,4 @@
-"""P actors, and P pairs of critics, as stacked networks with their weights bound; one set of kernels runs them all."""
+"""P actors, and P pairs of critics, as stacked networks with their weights bound."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ class StackedActor:
 
 
 class StackedCritic:
-    """P pairs of critics with their weights bound (a ``damper.interface.CriticWithActionGradients``).
+    """P pairs of critics with their weights bound.
 
-    Rows 2j and 2j+1 belong to agent j.
+    A ``damper.interface.CriticWithActionGradients``. Rows 2j and 2j+1 belong to agent j.
     """
 
     def __init__(self, weights: Weights, activation: str) -> None:
@@ -119,7 +119,7 @@ class StackedCritic:
         self.weights, self.activation = weights, ACTIVATIONS[activation]
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """``[P, 2, B]`` from observations ``[P, B, d]`` and actions ``[P, B, A]`` or ``[P, 2, B, A]``."""
+        """Values ``[P, 2, B]`` at ``[P, B, d]`` and actions ``[P, B, A]`` or ``[P, 2, B, A]``."""
         if action.ndim == obs.ndim:
             x = torch.cat((obs, action), -1).unsqueeze(1).expand(-1, 2, -1, -1)
         else:
@@ -140,12 +140,13 @@ class StackedCritic:
     def action_gradients(
         self, observations: Sequence[Tensor], action: Tensor, v: Tensor
     ) -> tuple[list[Tensor], Tensor]:
-        """``∇ₐQ_j`` at each observation, ``[P, 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[P, 2, B]``.
+        """``∇ₐQ_j`` at each observation, and ``vᵀ∇²ₐₐQ_j v`` at the first.
 
-        A critic of L hidden layers is ``z_1 = x W_1 + b_1``, ``h_l = f(z_l)``,
-        ``z_{l+1} = h_l W_{l+1} + b_{l+1}`` and ``q = h_L w + b``. Its derivatives with respect to
-        the action are written out layer by layer, as products and sums like the critic itself, so
-        that a loss on them is differentiated only once, with respect to the parameters.
+        They are ``[P, 2, B, A]`` and ``[P, 2, B]``. A critic of L hidden layers is
+        ``z_1 = x W_1 + b_1``, ``h_l = f(z_l)``, ``z_{l+1} = h_l W_{l+1} + b_{l+1}`` and
+        ``q = h_L w + b``. Its derivatives with respect to the action are written out layer by
+        layer, as products and sums like the critic itself, so that a loss on them is differentiated
+        only once, with respect to the parameters.
 
         The forward pass runs x and, along ``a + t v``, its tangents: ``z_1' = v W_1[a]``,
         ``h_l' = f'(z_l) z_l'`` and ``z_{l+1}' = h_l' W_{l+1}``, where ``W_1[a]`` are the actions'

@@ -1,4 +1,4 @@
-"""Check losses before compiling them: they must return one value per agent, and read no more than they claim."""
+"""Checks of losses before they are compiled: shapes, and what they claim to read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS, HIDDEN, TOLERANCE = 8, (8, 8), 1e-6
 
 
 def check_loss_claims(population: Population) -> None:
-    """Compare the gradients of shared forward passes with autograd's, for one small agent in float64 on the CPU.
+    """Compare gradients of shared forward passes with autograd's, for a small agent in float64.
 
     The claims are ``Loss.reads_outputs_only`` of the population's losses; the small agent has the
     settings of the first agent.
@@ -60,7 +60,7 @@ def check_loss_claims(population: Population) -> None:
 
 
 def check_own_losses(population: Population, streams: Streams) -> None:
-    """Call the user's own losses once on a random batch of the population, with the arguments they will get compiled.
+    """Call the user's own losses once, with the arguments that they will get compiled.
 
     Called eagerly, a mistake gets one clear sentence; inside a trace it would be one of torch's
     errors.

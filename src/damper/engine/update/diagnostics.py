@@ -1,4 +1,4 @@
-"""Diagnostics of updates for the metrics log: their names by group, and sums per agent between two log lines.
+"""Diagnostics of updates for the metrics log: names by group, and sums between two lines.
 
 To add one, put its name into a group here and its value ``[P]`` under that name into a step's logs:
 for a loss in ``Objectives`` (``engine/gradients.py``), for a gradient or a parameter change in
@@ -57,7 +57,7 @@ class Diagnostics:
         return {"diagnostics": self.sums, "diagnosed": self.counts}
 
     def add(self, logs: Mapping[str, Tensor], of_actor: bool) -> None:
-        """Add the logs of a critic's or an actor's step; runs inside a compiled update and a CUDA graph."""
+        """Add the logs of a critic's or an actor's step; compiled and in CUDA graphs too."""
         names = self.actor_names if of_actor else CRITIC_DIAGNOSTICS
         rows = self._actor_rows if of_actor else self._critic_rows
         self.sums[rows] += torch.stack([logs[name].detach().to(torch.float64) for name in names])

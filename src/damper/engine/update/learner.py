@@ -1,4 +1,4 @@
-"""A population that learns on its device: replay sampling, noise and update, without host round trips."""
+"""A population that learns on its device: sampling, noise and update, without round trips."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ from damper.schedules import value_at
 
 
 class Scheduled:
-    """Settings that follow a schedule: tensors ``[P]`` by name, which the host sets before an update.
+    """Settings that follow a schedule, which the host sets before an update.
 
-    They are changed in place because CUDA graphs and compiled code read them.
+    ``tensors`` are ``[P]`` by name. They are changed in place because CUDA graphs and compiled code
+    read them.
     """
 
     def __init__(
         self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype
     ) -> None:
-        """``columns``: for each setting, every agent's schedule or number (``Settings.scheduled``)."""
+        """``columns``: each setting's schedules or numbers by agent (``Settings.scheduled``)."""
         self._columns = columns
         self.values: dict[str, list[float]] = {}  # of the last ``set``, for the log
         shape = len(columns), len(next(iter(columns.values())))
@@ -47,7 +48,7 @@ class Scheduled:
         self.set(1.0)
 
     def set(self, progress_remaining: float) -> None:
-        """Send the values at this point of the run (1 at its start, 0 at its end) to the device for the next update."""
+        """Send the values at this point of the run, from 1 down to 0, to the device."""
         if progress_remaining == self._remaining:
             return
         self._remaining = progress_remaining
@@ -113,7 +114,7 @@ class Learner(Population):
         self._prepare()
 
     def _prepare(self) -> None:
-        """Set up the functions that ``update`` runs, compiled and as CUDA graphs where the settings say so."""
+        """Set up the functions that ``update`` runs, compiled and as CUDA graphs if asked for."""
         # Compute the keys now: they are hashed on the host, which neither torch.compile nor a CUDA
         # graph can capture.
         noise = (*self.noise_kinds, *self.backbone.EXPLORATION_NOISE)
@@ -150,7 +151,7 @@ class Learner(Population):
         """All tensors that acting or learning changes, except the replay's rows."""
         return {**super().state(), **self.acting_state()}
 
-    # --- learning -------------------------------------------------------------------------------
+    # --- learning ---------------------------------------------------------------------------------
 
     def update(self) -> None:
         """Take one gradient step of every agent on its own batch."""
@@ -161,12 +162,12 @@ class Learner(Population):
         self._sample_and_update[not delayed]()
 
     def update_ahead(self) -> None:
-        """``update`` while the environments still step; only allowed if the batch does not contain that step."""
+        """``update`` while the environments step; the batch must not contain that step."""
         self.replay.count_next_step()
         self.update()
 
     def newest_sampled(self, steps: int, update: int) -> bool:
-        """Whether, with ``steps`` steps stored, any agent's batch of this update contains the newest one.
+        """Whether any agent's batch of this update contains the newest of ``steps`` stored steps.
 
         Batches are a pure function of seed and counter, so the host can draw an update's indices
         before the device.
@@ -197,12 +198,12 @@ class Learner(Population):
         return tuple(batch), noise
 
     def _given(self, batch: Batch, noise: NoiseDraws) -> Given:
-        """Add to a batch what is not sampled; here, inside the compiled steps, it costs no memory."""
+        """Add what is not sampled; here, inside the compiled steps, it costs no memory."""
         progress = self.replay.sampleable_on_device / self.settings.steps
         batch = batch._replace(progress=progress, action_scale=self._action_scale)
         return super()._given(batch, noise)
 
-    # --- acting ---------------------------------------------------------------------------------
+    # --- acting -----------------------------------------------------------------------------------
 
     def acting_state(self) -> dict[str, Tensor]:
         """All tensors that acting changes."""
@@ -213,11 +214,11 @@ class Learner(Population):
         return self.obs_rms.normalise(obs) if self.obs_rms else obs
 
     def choose_actions(self, obs: Tensor) -> Tensor:
-        """Actions at observations ``[P, d]``, ``[3, P, A]``: explored in both units, and deterministic.
+        """Actions at observations ``[P, d]``: explored in both units, and deterministic.
 
-        Uniformly random in the first ``learning_starts`` steps. Observation statistics
-        (``norm_obs``) change only here, so an update sees the same ones whether it runs while the
-        environments step or afterwards.
+        They are one tensor ``[3, P, A]``, the fields of ``Actions``. Uniformly random in the first
+        ``learning_starts`` steps. Observation statistics (``norm_obs``) change only here, so an
+        update sees the same ones whether it runs while the environments step or afterwards.
         """
         count = self.acted[:1]  # agents act in lockstep, so one counter is enough
         if self.obs_rms:

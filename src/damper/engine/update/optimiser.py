@@ -32,7 +32,7 @@ class Adam:
 
     @classmethod
     def like(cls, parameters: Tensor, agent_by_agent: bool = False) -> Adam:
-        """New moments for parameters ``[P, n]``; ``agent_by_agent`` steps each by PyTorch's fused kernel (CPU)."""
+        """New moments for parameters ``[P, n]``; ``agent_by_agent`` uses PyTorch's fused kernel."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": parameters.device}
         # Per agent also because PyTorch 2.13 loses in-place changes of compiled code to a single
         # float64 on a CPU.
@@ -48,7 +48,7 @@ class Adam:
     def step(
         self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor
     ) -> None:
-        """Update the agents for which ``active`` ``[P]`` is true; the parameters and moments of others stay."""
+        """Update the agents for which ``active`` ``[P]`` is true; others keep what they have."""
         self.t += 1
         self.decay_m.mul_(BETAS[0])
         self.decay_v.mul_(BETAS[1])
@@ -78,7 +78,7 @@ class Adam:
     def _step_at_once(
         self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor
     ) -> None:
-        """Step all agents in one operation, without a host sync: inactive agents have gradient and step size 0."""
+        """Step all agents at once, without a host sync: inactive ones have gradient and step 0."""
         beta_1, beta_2 = BETAS
         # The bias corrections are one number per agent and need no pass over the parameters.
         mask = active.to(parameters.dtype)

@@ -103,10 +103,10 @@ class Population:
         """
         return self._state
 
-    # --- the update -----------------------------------------------------------------------------
+    # --- the update -------------------------------------------------------------------------------
 
     def update_on(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> None:
-        """Take one gradient step of every agent on a batch ``[P, B, ·]`` with the noise of its losses.
+        """Take one gradient step of every agent on a batch ``[P, B, ·]`` with its losses' noise.
 
         The actors and target networks move too if ``with_actor``: with SAC at every update, with
         TD3 at every ``policy_delay``-th.
@@ -119,7 +119,7 @@ class Population:
                 self.step_temperature(log_prob)
 
     def step_critic(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> Sequence[Tensor]:
-        """The critics' step, which begins every update and counts it; returns activations for ``step_actor``."""
+        """The critics' step, which begins every update; returns activations for ``step_actor``."""
         gradient, logs, saved_activations = self.gradients.of_critics(self._given(batch, noise))
         self._state["updates"] += 1
         self._step("critic", gradient)
@@ -135,7 +135,7 @@ class Population:
     def step_actor(
         self, batch: Batch, noise: NoiseDraws, saved_activations: Sequence[Tensor] = ()
     ) -> Tensor | None:
-        """The actors' step and their copies', after the critics'; returns ``log π`` if the temperature is learned."""
+        """The actors' and their copies' step; returns ``log π`` if the temperature is learned."""
         given = self._given(batch, noise)
         gradients, logs = self.gradients.of_actors(given, saved_activations)
         gradient = gradients[0] if self.rule is None else self._combine(gradients, logs)
@@ -154,7 +154,7 @@ class Population:
         self._step("log_ent_coef", gradient.unsqueeze(1))
 
     def _given(self, batch: Batch, noise: NoiseDraws) -> Given:
-        """What the losses read: the current temperature, and noise whose missing names explain themselves."""
+        """What the losses read, with the current temperature."""
         hparams = self.hparams
         if self.automatic_entropy:
             ent_coef = self._state["log_ent_coef"].squeeze(1).exp()
@@ -200,7 +200,7 @@ class Population:
         self.polyak_update("actor", "actor_average", rate)
 
     def polyak_update(self, name: str, copy: str, rate: Tensor) -> None:
-        """``θ' ← (1−τ) θ' + τ θ``, a copy's step towards its original, with a rate per agent ``[P]``."""
+        """A copy's step towards its original: ``θ' ← (1−τ) θ' + τ θ`` with a rate per agent."""
         target, online = self._state[copy], self._state[name]
         # The copies of inactive agents stay; their originals may not be finite.
         goal = torch.where(self._state["active"].unsqueeze(1), online, target)
