@@ -95,6 +95,7 @@ class Autograd(Objectives):
     def of_critics(self, given: Given) -> CriticGradient:
         """Gradient of the critics' loss, the backbone's plus the method's, by the critics."""
         networks = self.networks
+        # A constant of the loss, so it is computed outside the graph.
         with torch.no_grad():
             target_policy = networks.actor(networks.target_policy)
             y = self.backbone.target(target_policy, networks.critic("critic_target"), *given)
@@ -118,7 +119,7 @@ class Autograd(Objectives):
         ``saved_activations`` are those of ``of_critics``, which only ``Fused`` returns.
         """
         networks, layout = self.networks, self.networks.actor_layout
-        critic = networks.critic()
+        critic = networks.critic()  # a constant here: only the actors' layers are leaves
         weights, leaves = _leaves(layout, networks.parameters["actor"])
         with torch.enable_grad():
             policy = networks.actor(weights)
@@ -130,6 +131,7 @@ class Autograd(Objectives):
             gradients: list[Tensor] = []
             logs: Logs = {}
             for i, (value, more) in enumerate(losses, start=1):
+                # The last loss may free the graph that all share; a loss may not read all layers.
                 by_tensor = torch.autograd.grad(
                     value.sum(), leaves, retain_graph=i < len(losses), materialize_grads=True
                 )

@@ -1,7 +1,8 @@
-"""An update stays short to read: how many functions it passes, and how deep their calls lie."""
+"""An update stays short to read: functions passed, depth of calls, one way into its kernels."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import FrameType
@@ -52,3 +53,12 @@ def test_an_eager_update_is_short_to_follow() -> None:
     assert "Population.step_actor" in functions and "_temporal" in functions
     assert len(functions) <= MOST_FUNCTIONS, sorted(functions)
     assert max(calls.values()) <= DEEPEST, max(calls, key=lambda call: calls[call])
+
+
+def test_kernels_and_tapes_are_entered_by_one_name() -> None:
+    imports: set[str] = set()
+    for path in Path(PACKAGE).rglob("*.py"):
+        if path.parent.name != "fused":
+            text = path.read_text(encoding="utf-8")
+            imports |= set(re.findall(r"^ *(?:from|import) damper\.engine\.fused.*$", text, re.M))
+    assert imports == {"from damper.engine.fused import Fused"}

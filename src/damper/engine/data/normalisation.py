@@ -62,10 +62,8 @@ class RunningMeanStd:
     def __init__(self, n_agents: int, obs_dim: int, device: torch.device) -> None:
         """As in SB3's class of this name: mean 0, variance 1, and almost no weight."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": device}
-        self.mean, self.var = (
-            torch.zeros(n_agents, obs_dim, **exact),
-            torch.ones(n_agents, obs_dim, **exact),
-        )
+        self.mean = torch.zeros(n_agents, obs_dim, **exact)
+        self.var = torch.ones(n_agents, obs_dim, **exact)
         self.count = torch.full((n_agents, 1), FIRST_COUNT, **exact)
 
     def state(self) -> dict[str, Tensor]:

@@ -74,6 +74,7 @@ class Streams:
         key = self._keys.get(purpose)
         if key is None:
             key = self.key(purpose)
+        # Counters number whole blocks, so draws of one stream never overlap.
         count = math.prod(shape)
         index = torch.arange(count, device=self.device) + counter * count
         return _mix(key[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
@@ -130,6 +131,7 @@ class Streams:
     ) -> Tensor:
         """Standard normal (Box and Muller, with both uniforms from the halves of one draw)."""
         bits = self.bits(purpose, counter, shape)
+        # Half a step above zero, whose logarithm would be infinite.
         u: Tensor = (_shift(bits, 32).to(dtype) + 0.5) * 2.0**-32
         angle = (bits & 0xFFFFFFFF).to(dtype) * (2.0**-31 * math.pi)
         return (-2.0 * u.log()).sqrt() * angle.cos()

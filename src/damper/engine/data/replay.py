@@ -45,6 +45,7 @@ class Replay:
         # one in progress.
         self.sampleable = 0
         self.sampleable_on_device = torch.zeros_like(self.stored_on_device)
+        # For indices into the rows of all agents flattened: one gather instead of one per agent.
         self._agent = torch.arange(n_agents, device=device).unsqueeze(1)
         self._new = Upload(self.rows.shape[1:], device, dtype)
         self._newest = torch.zeros_like(self.rows[:1])
@@ -121,6 +122,7 @@ class Replay:
         obs, action, next_obs, scalars = self._take(index).split((d, a, d, 3), -1)
         reward, terminated, first = scalars.unbind(-1)
         before = None
+        # The step before in the ring is the step before in time: agents act in lockstep.
         if previous_obs:
             # The predecessor of the oldest step has been overwritten, so that step counts as an
             # episode's first.

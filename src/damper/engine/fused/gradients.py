@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from damper.engine.fused import layer_ops
 from damper.engine.fused.precomputed import (
     CriticFromValues,
     InputCollector,
@@ -41,6 +42,13 @@ ActorLoss = Callable[..., Logged]  # a function of a policy and a critic
 class Fused(Objectives):
     """Differentiates the losses with one forward pass per network, as ``Autograd`` would."""
 
+    def __init__(
+        self, networks: AgentNetworks, method_kwargs: Mapping[str, dict[str, Any]]
+    ) -> None:
+        """As ``Objectives``; looks at the device once, because a compiled function cannot."""
+        super().__init__(networks, method_kwargs)
+        layer_ops.check_capability(networks.device)
+
     # --- critics ----------------------------------------------------------------------------------
 
     def of_critics(self, given: Given) -> CriticGradient:
@@ -55,6 +63,7 @@ class Fused(Objectives):
                 return td_loss
             return add_logged(td_loss, self.critic_smoothness_loss(given, critic, networks.actor()))
 
+        # Called twice: with zeros, to learn at which inputs it reads the critics, then on values.
         inputs: list[tuple[Any, ...]] = []
         loss(InputCollector(inputs, _two_values))
         tape = _critic_tape(networks, "critic", inputs)
@@ -63,6 +72,7 @@ class Fused(Objectives):
         cotangents, logs = output_gradients(
             lambda outputs: loss(PrecomputedOutputs(outputs)), values
         )
+        # One row per value again, as the tape ran them: 2P networks, inputs side by side.
         joined = torch.cat(cotangents, -1).view(tape.output.shape)
         (per_critic,) = tape.gradients([joined], math.gcd(*lengths))
         gradient = per_critic.view(networks.n_agents, -1)
@@ -189,6 +199,7 @@ class _ActorPass:
             self.target_inputs = self._inputs_of(
                 inputs, lambda policy: objectives.backbone.target(policy, zeros, *given)
             )
+        # Inputs are collected in the same order in both steps, so that saved rows fit.
         layout, flat_params = networks.actor_layout, networks.parameters["actor"]
         if saved_activations:
             self.tape = Tape.from_saved(layout, flat_params, saved_activations)
@@ -219,12 +230,14 @@ class _ActorPass:
 
     def policy_of(self, outputs: Sequence[Tensor]) -> PolicyFromOutputs:
         """The same for given outputs, to be differentiated with respect to them."""
+        # A new iterator each time: every loss reads the averages from the first one on.
         averages = iter(self.averages)
         source = PrecomputedOutputs(outputs)
         return PolicyFromOutputs(self.heads, source, lambda obs: next(averages))
 
     def as_rows(self, gradients: Sequence[Tensor], inputs: Sequence[int]) -> Tensor:
         """A loss's gradients by outputs as ``[P, rows, outputs]``, up to the last row it reads."""
+        # Rows of other losses in between get zeros, since a tape's rows are counted from the first.
         by_input = dict(zip(inputs, gradients, strict=True))
         parts = [by_input.get(i, torch.zeros_like(self.outputs[i])) for i in range(max(inputs) + 1)]
         return torch.cat(parts, 1)

@@ -47,7 +47,7 @@ def collect_grads(grads: Tensor | list[Pieces], size: int) -> list[Tensor]:
 def _join(pieces: Pieces, size: int) -> Tensor:
     parts: list[Tensor] = []
     filled = 0
-    for start in (*sorted(pieces), size):
+    for start in (*sorted(pieces), size):  # ``size`` ends the last gap
         if start > filled:
             some = next(iter(pieces.values()))
             parts.append(some.new_zeros(len(some), start - filled))
@@ -143,7 +143,7 @@ _below_min_capability = False
 def check_capability(device: torch.device) -> None:
     """Turn the Triton kernels off in this process if the device is too old for them.
 
-    Called when a learner is built, because a compiled function cannot query the device.
+    A compiled function cannot query the device.
     """
     global _below_min_capability
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
@@ -159,6 +159,7 @@ def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType |
         or _below_min_capability
     ):
         return None
+    # Here, because not every machine has Triton.
     from damper.engine.fused import triton_layers
 
     return triton_layers if activation in triton_layers.ACTIVATION_CODES else None

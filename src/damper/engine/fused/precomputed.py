@@ -32,6 +32,7 @@ class InputCollector:
     def __call__(self, *key: Tensor) -> Tensor:
         """Collect this input and return zeros of its output's shape."""
         index = index_or_append(self.inputs, key)
+        # Several losses share the inputs; this one's cotangents come back in its own order.
         if index not in self.order:
             self.order.append(index)
         return key[0].new_zeros(self.shape(*key))
@@ -131,6 +132,7 @@ class CriticFromValues:
 
 def index_or_append(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
     """The index of these tensors in the list, appended if new."""
+    # By `is`: torch.compile cannot trace `id`, and equal tensors may be different inputs.
     for i, other in enumerate(inputs):
         if all(a is b for a, b in zip(key, other, strict=True)):
             return i

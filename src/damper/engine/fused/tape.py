@@ -45,6 +45,7 @@ class Tape:
         self.layers, self.flat_params, self.stride = layout.layer_slices, flat_params, stride
         self.inputs: list[Tensor] = []
         self.activation_grads: list[Tensor | None] = [None]
+        # A kernel that computes the head with the layer before saves a launch and a store.
         self.kernels = layer_ops.fused_head(flat_params, self.layers, activation)
         options: dict[str, Any] = {"for_backward": for_backward, "stride": stride}
         last = len(self.layers) - 1
@@ -76,7 +77,7 @@ class Tape:
         """Rebuild a tape, in another function than the one that ran it, from what it saved."""
         tape, count = cls.__new__(cls), len(layout.layer_slices)
         tape.layers, tape.flat_params, tape.stride = layout.layer_slices, flat_params, 1
-        tape.kernels = None
+        tape.kernels = None  # only SAC's actors are saved, which have two heads
         *between, tape.output = saved_activations
         tape.inputs, tape.activation_grads = between[:count], [None, *between[count:], None]
         return tape
@@ -88,6 +89,7 @@ class Tape:
         ``rows_per_group``.
         """
         sizes = [c.shape[1] for c in cotangents]
+        # Losses share the backward pass: their rows follow each other in one product per layer.
         grouped = in_groups(self.flat_params, sum(sizes), rows_per_group)
         groups = [rows_per_group] * (sum(sizes) // rows_per_group) if grouped else sizes
         grads = layer_ops.alloc_grads(self.flat_params, len(groups), self.stride)

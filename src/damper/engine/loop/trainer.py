@@ -61,13 +61,10 @@ class Trainer:
         )
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks(callbacks)
-        self.checkpoints, self.log = (
-            CheckpointStore(out / "checkpoints"),
-            MetricsLog(out / "metrics.jsonl"),
-        )
+        self.checkpoints = CheckpointStore(out / "checkpoints")
+        self.log = MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
-        # First read before environments are made, which may fill caches of their module.
-        settings.custom_code()
+        settings.custom_code()  # first read before environments are made, which may fill caches of their module
         seeds = [agent["seed"] for agent in settings.agents()]
         where = settings.env, seeds, settings.backend, settings.env_threads
         self.pool = make_pool(*where, **(settings.env_kwargs or {}))
@@ -397,8 +394,8 @@ class Trainer:
         """Send a metrics line to Python's logging, with a warning for each newly frozen agent."""
         path, mean_return = self.run.path, group_mean(line["return"], range(self.learner.n_agents))
         progress = (path, self.step, self.settings.steps, line["steps_per_second"])
-        words = "none yet" if mean_return is None else f"{mean_return:.1f}"
-        LOG.info("%s: step %d of %d, %.0f steps/s, mean return %s", *progress, words)
+        shown = "none yet" if mean_return is None else f"{mean_return:.1f}"
+        LOG.info("%s: step %d of %d, %.0f steps/s, mean return %s", *progress, shown)
         for agent, update in enumerate(line["frozen"]):
             if update >= 0 and agent not in self._logged_frozen:
                 self._logged_frozen.add(agent)
@@ -431,16 +428,16 @@ class Trainer:
         for index, policy in enumerate(self._current_policies()):
             policy.save(self.run.policy_path(index))
         best = self.evaluations.best
-        for index, one in best.items():
-            one.policy.save(self.run.policy_path(index, best=True))
+        for index, (policy, _) in best.items():
+            policy.save(self.run.policy_path(index, best=True))
         keep = self.settings.keep_checkpoint
         self.run.update_manifest(
             finished=True,
             frozen={agent: at for agent, at in enumerate(self._frozen_at()) if at >= 0},
             frozen_by_callback=self.callbacks.frozen,
             best={
-                i: {"step": one.policy.info.steps, "return": one.mean_return}
-                for i, one in sorted(best.items())
+                index: {"step": policy.info.steps, "return": mean_return}
+                for index, (policy, mean_return) in sorted(best.items())
             },
             seconds=round(self._seconds(), 1),
             kept_checkpoint=keep,

@@ -53,6 +53,7 @@ class AgentNetworks:
         self.device, self.dtype = streams.device, dtype
         self.actor_layout, self.critic_layout = layouts(backbone, method, sizes)
         actor = self.actor_layout.init_params(streams, "actor", dtype)
+        # Twins differ only in their draws; critic 0 is the one that TD3's actor climbs.
         twins = [self.critic_layout.init_params(streams, f"critic.{j}", dtype) for j in (0, 1)]
         critic = torch.stack(twins, 1).flatten(1)
         self.parameters = {"actor": actor, "critic": critic, "critic_target": critic.clone()}

@@ -134,6 +134,7 @@ class Layout:
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
         """Flat parameters ``[M, n]`` from weights and biases, in the order of ``weight_list``."""
+        # One tensor of zeros for all gaps; each is shorter than the alignment.
         filler = tensors[0].new_zeros(tensors[0].shape[0], self.alignment)
         parts = []
         for tensor, padding in zip(tensors, self._paddings, strict=True):

@@ -36,6 +36,8 @@ def check_loss_claims(population: Population) -> None:
         for part, settings in population.gradients.method_kwargs.items()
     }
     hparams = {name: _first(value) for name, value in population.hparams.items()}
+    # Small, because autograd's exact gradient costs little then, and in float64 on the CPU, where
+    # rounding cannot look like a wrong claim.
     small = NetworkSizes(sizes.obs_dim, sizes.act_dim, HIDDEN, sizes.activation)
     streams = Streams([0])
     networks = AgentNetworks(population.networks.backbone, method, small, streams, torch.float64)

@@ -60,11 +60,13 @@ class Diagnostics:
         """Add the logs of a critic's or an actor's step; compiled and in CUDA graphs too."""
         names = self.actor_names if of_actor else CRITIC_DIAGNOSTICS
         rows = self._actor_rows if of_actor else self._critic_rows
+        # Stacked first: one addition for the group instead of one per name.
         self.sums[rows] += torch.stack([logs[name].detach().to(torch.float64) for name in names])
         self.counts[int(of_actor)] += 1
 
     def pop_means(self) -> dict[str, list[float]]:
         """Means per agent since the last call; waits for the device."""
+        # Two reads for all names: each waits for the device.
         sums, (critic_steps, actor_steps) = self.sums.tolist(), self.counts.tolist()
         self.sums.zero_()
         self.counts.zero_()

@@ -16,7 +16,6 @@ from damper.engine.data.replay import Replay
 from damper.engine.device.cuda_graph import Graphed
 from damper.engine.device.transfers import Upload
 from damper.engine.envs.pool import Spec, action_scale, unscale_action
-from damper.engine.fused import layer_ops
 from damper.engine.gradients import Given
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.settings import PER_AGENT, Settings
@@ -70,7 +69,6 @@ class Learner(Population):
         device, dtype = torch.device(settings.device), getattr(torch, settings.dtype)
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)  # streams, events and graphs belong to the current device
-        layer_ops.check_capability(device)
         self.streams = Streams([agent["seed"] for agent in settings.agents()], device)
         columns = settings.scheduled()
         self.scheduled = Scheduled(columns, device, dtype) if columns else None
@@ -79,6 +77,7 @@ class Learner(Population):
         hparams |= {name: follows[name] for name in PER_AGENT if name in follows}
         sizes = NetworkSizes(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
         method = find_method(settings.method)
+        # Networks are drawn from the streams, so that an agent starts alike alone and among others.
         super().__init__(
             AgentNetworks(settings.backbone, method, sizes, self.streams, dtype),
             hparams=hparams,
@@ -86,12 +85,15 @@ class Learner(Population):
             automatic_entropy=settings.backbone == "sac" and settings.ent_coef == "auto",
             fused=settings.compile,
         )
+        # The tests check the shipped losses; a user's are checked before they are traced.
         if settings.compile and not method.is_shipped:
             check_own_losses(self, self.streams)
             check_loss_claims(self)
+        # A replay that the run cannot fill would only take memory.
+        capacity = min(settings.buffer_size, settings.steps)
         self._graph = device.type == "cuda" if settings.graph is None else settings.graph
         self.replay = Replay(
-            min(settings.buffer_size, settings.steps),
+            capacity,
             self.n_agents,
             spec.obs_dim,
             spec.act_dim,
@@ -109,7 +111,7 @@ class Learner(Population):
             RunningMeanStd(self.n_agents, spec.obs_dim, device) if settings.norm_obs else None
         )
         self.updates = 0  # gradient steps: the host's copy of state()["updates"]
-        # Steps acted: all equal, per agent because the state is.
+        # Steps acted: agents act in lockstep, so all are equal.
         self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=device)
         self._prepare()
 
@@ -120,7 +122,7 @@ class Learner(Population):
         noise = (*self.noise_kinds, *self.backbone.EXPLORATION_NOISE)
         for purpose in (REPLAY_INDICES, WARM_UP_ACTIONS, *noise):
             self.streams.key(purpose)
-        # Compiled one by one. In one function, Inductor would recompute the batch wherever it is
+        # Compiled one by one: in one function, Inductor would recompute the batch wherever it is
         # read, write the critics' new parameters twice (into a buffer for the actors, then in
         # place), and recompute the actors' log probabilities inside the temperature's sum.
         for name in ("sample", "step_critic", "step_actor", "step_temperature"):
@@ -158,6 +160,7 @@ class Learner(Population):
         if self.scheduled is not None:
             self.scheduled.set(1.0 - self.replay.sampleable / self.settings.steps)
         self.updates += 1
+        # Decided on the host, which counts too: the device would have to be asked.
         delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
         self._sample_and_update[not delayed]()
 
@@ -193,7 +196,7 @@ class Learner(Population):
             )
             if self._previous_obs:
                 batch = batch._replace(previous_obs=self.obs_rms.normalise(batch.previous_obs))
-        # A plain tuple, so that compiled functions need not return a named one (torch 2.13 can).
+        # A plain tuple, because compiled functions cannot return a named one before torch 2.13.
         noise = self.streams.noise(self.noise_kinds, count, size, self.noise_shapes, self.dtype)
         return tuple(batch), noise
 
@@ -220,7 +223,7 @@ class Learner(Population):
         ``learning_starts`` steps. Observation statistics (``norm_obs``) change only here, so an
         update sees the same ones whether it runs while the environments step or afterwards.
         """
-        count = self.acted[:1]  # agents act in lockstep, so one counter is enough
+        count = self.acted[:1]
         if self.obs_rms:
             self.obs_rms.update(obs, self._state["active"])
         obs = self.normalise(obs.unsqueeze(1))

@@ -55,6 +55,7 @@ class Adam:
         if not self.agent_by_agent:
             self._step_at_once(parameters, gradient, learning_rate, active)
             return
+        # On a CPU, reading values waits for nothing.
         t, rates = self.t.float(), learning_rate.tolist()
         for agent, is_active in enumerate(active.tolist()):
             if is_active:
@@ -87,6 +88,7 @@ class Adam:
         step_size = step_size / (1.0 - self.decay_m).to(parameters.dtype)
         lerp_weight, v_decay = (1.0 - beta_1) * mask, 1.0 - (1.0 - beta_2) * mask
         epsilon, step = EPSILON * bias_correction2_sqrt, -step_size * mask
+        # Zero times NaN is NaN, so a mask alone would not keep a bad gradient out.
         gradient = torch.where(active.unsqueeze(1), gradient, 0.0)
         self.m.lerp_(gradient, lerp_weight.unsqueeze(1))
         self.v.mul_(v_decay.unsqueeze(1)).addcmul_(gradient, gradient, value=1.0 - beta_2)

@@ -77,6 +77,7 @@ class Population:
         self.optimisers = {name: Adam.like(state[name], self.agent_by_agent) for name in names}
         for name, adam in self.optimisers.items():
             state |= {f"{name}.{part}": tensor for part, tensor in adam.state().items()}
+        # Frozen agents stay in the batch, masked out: the sizes of a population never change.
         state["active"] = torch.ones(self.n_agents, dtype=torch.bool, device=self.device)
         state["frozen_at"] = torch.full((self.n_agents,), -1, dtype=torch.int64, device=self.device)
         state["updates"] = torch.zeros((), dtype=torch.int64, device=self.device)
@@ -121,6 +122,7 @@ class Population:
     def step_critic(self, batch: Batch, noise: NoiseDraws, with_actor: bool) -> Sequence[Tensor]:
         """The critics' step, which begins every update; returns activations for ``step_actor``."""
         gradient, logs, saved_activations = self.gradients.of_critics(self._given(batch, noise))
+        # Counted on the device, where it numbers the next draws of a replayed graph too.
         self._state["updates"] += 1
         self._step("critic", gradient)
         self.diagnostics.add(logs, of_actor=False)
@@ -140,6 +142,7 @@ class Population:
         gradients, logs = self.gradients.of_actors(given, saved_activations)
         gradient = gradients[0] if self.rule is None else self._combine(gradients, logs)
         self._step("actor", gradient)
+        # After the step, so that the copies follow the new parameters.
         self.diagnostics.add(logs, of_actor=True)
         if self.backbone.HAS_ACTOR_TARGET:
             self.polyak_update("actor", "actor_target", self.hparams["tau"])
@@ -188,7 +191,8 @@ class Population:
         """
         state = self._state
         active, frozen_at = state["active"], state["frozen_at"]
-        active.logical_and_(torch.linalg.vector_norm(gradient, dim=1).isfinite())
+        norm = torch.linalg.vector_norm(gradient, dim=1)
+        active.logical_and_(norm.isfinite())
         # Also agents that a callback froze; the trainer knows them.
         newly_frozen = ~active & (frozen_at < 0)
         frozen_at.copy_(torch.where(newly_frozen, state["updates"], frozen_at))
