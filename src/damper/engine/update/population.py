@@ -142,8 +142,8 @@ class Population:
         gradients, logs = self.gradients.of_actors(given, saved_activations)
         gradient = gradients[0] if self.rule is None else self._combine(gradients, logs)
         self._step("actor", gradient)
-        # After the step, so that the copies follow the new parameters.
         self.diagnostics.add(logs, of_actor=True)
+        # After the step: the copies follow the new parameters.
         if self.backbone.HAS_ACTOR_TARGET:
             self.polyak_update("actor", "actor_target", self.hparams["tau"])
         if self._has_average:
@@ -162,7 +162,7 @@ class Population:
         if self.automatic_entropy:
             ent_coef = self._state["log_ent_coef"].squeeze(1).exp()
             hparams = {**hparams, "ent_coef": ent_coef}
-        # torch.compile cannot trace a subclass of dict; losses are checked before they are traced.
+        # Losses that will be traced have met the checked noise before, in ``check_own_losses``.
         return Given(batch, noise if self.fused else CheckedNoise(noise), hparams)
 
     def _combine(self, gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
