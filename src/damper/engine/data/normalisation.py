@@ -13,7 +13,7 @@ CLIP, EPSILON, FIRST_COUNT = 10.0, 1e-8, 1e-4  # as in VecNormalize and RunningM
 
 
 class Normaliser(NamedTuple):
-    """Fixed statistics of observations: ``clip((s − mean) · scale, ±clip)``; rsl_rl has no clip."""
+    """Fixed statistics of observations: ``clip((s − mean) · scale, ±clip)``; rsl_rl's have no clip."""
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -36,7 +36,7 @@ class Normaliser(NamedTuple):
 
     @property
     def is_initial(self) -> bool:
-        """Whether it equals a new ``VecNormalize``: mean 0, variance 1, no observation seen."""
+        """Whether it equals a new ``VecNormalize``, mean 0 and variance 1, that has seen no observation."""
         return not self.mean.any() and np.allclose(self.scale, 1.0, atol=1e-6)
 
     def to_dict(self) -> dict[str, Any]:

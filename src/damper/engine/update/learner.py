@@ -79,7 +79,7 @@ class Learner(Population):
         method = find_method(settings.method)
         # Networks are drawn from the streams, so that an agent starts alike alone and among others.
         super().__init__(
-            AgentNetworks(settings.backbone, method, sizes, self.streams, dtype),
+            networks=AgentNetworks(settings.backbone, method, sizes, self.streams, dtype),
             hparams=hparams,
             method_kwargs=settings.method_kwargs(device, dtype, follows),
             automatic_entropy=settings.backbone == "sac" and settings.ent_coef == "auto",
