@@ -157,16 +157,15 @@ def paper_update(learner: Learner) -> Workload:
 
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
     """One update on a fixed batch; permanently removes target copies and the log's sums from the learner's updates."""
-    population, diagnostics = learner.population, learner.population.diagnostics
     for owner, names in (
-        (population, ("polyak_update", "update_actor_average")),
-        (diagnostics, ("add_critic", "add_actor")),
+        (learner, ("polyak_update", "update_actor_average")),
+        (learner.diagnostics, ("add",)),
     ):
         for name in names:
             assert hasattr(owner, name), f"{name} would be timed"
-            setattr(owner, name, lambda *_: None)
-    size, count = learner.settings.batch_size, learner.population.state()["updates"]
+            setattr(owner, name, lambda *_, **__: None)
+    size, count = learner.settings.batch_size, learner.state()["updates"]
     batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
-    noise = learner.compiled(lambda: learner.noise(count, size))
-    update = learner.make_update(with_actor)
-    return lambda: update(batch, noise())
+    kinds, shapes, dtype = learner.noise_kinds, learner.noise_shapes, learner.dtype
+    noise = learner.compiled(lambda: learner.streams.noise(kinds, count, size, shapes, dtype))
+    return lambda: learner.update_on(batch, noise(), with_actor)

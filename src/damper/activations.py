@@ -18,7 +18,6 @@ class Activation(NamedTuple):
         module: the same as a PyTorch module, for SB3's ``activation_fn``.
         with_grad: ``f(z)`` and ``f'(z)``, for hand-written gradients.
         second_derivative: ``f''(z)``.
-        third_derivative: ``f'''(z)``.
         onnx: the ONNX operator, or "Silu", which `export/files.py` writes as two.
     """
 
@@ -26,7 +25,6 @@ class Activation(NamedTuple):
     module: type[nn.Module]
     with_grad: Callable[[Tensor], tuple[Tensor, Tensor]]
     second_derivative: Callable[[Tensor], Tensor]
-    third_derivative: Callable[[Tensor], Tensor]
     onnx: str
 
 
@@ -68,24 +66,11 @@ def _tanh_second(z: Tensor) -> Tensor:
     return -2.0 * h * (1.0 - h.square())
 
 
-def _silu_third(z: Tensor) -> Tensor:
-    """``f''' = t ((1 − 2s) (3 + z (1 − 2s)) − 2 z t)`` with ``s = σ(z)`` and ``t = s (1 − s)``."""
-    s = torch.sigmoid(z)
-    t, lean = s * (1.0 - s), 1.0 - 2.0 * s
-    return t * (lean * (3.0 + z * lean) - 2.0 * z * t)
-
-
-def _tanh_third(z: Tensor) -> Tensor:
-    """``f''' = −2 (1 − f²) (1 − 3 f²)``."""
-    squared = torch.tanh(z).square()
-    return -2.0 * (1.0 - squared) * (1.0 - 3.0 * squared)
-
-
 # ReLU's second derivative is zero almost everywhere; autograd gives zero at the kink too.
 ACTIVATIONS = {
-    "silu": Activation(F.silu, nn.SiLU, _silu, _silu_second, _silu_third, "Silu"),
-    "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, torch.zeros_like, "Relu"),
-    "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, _tanh_third, "Tanh"),
+    "silu": Activation(F.silu, nn.SiLU, _silu, _silu_second, "Silu"),
+    "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, "Relu"),
+    "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, "Tanh"),
 }
 NAME_BY_MODULE = {
     activation.module: name for name, activation in ACTIVATIONS.items()

@@ -143,9 +143,6 @@ class Loss:
             noise, and uses only their outputs: no derivative with respect to an input, no output as
             an input. Such losses share forward passes in a compiled update; the claim is tested on
             a small agent before anything is compiled.
-        reads_action_gradients_only: True if a critic loss uses the critic only through
-            ``losses.pave.action_gradients``, at inputs made of batch and noise. A compiled update
-            then differentiates it without autograd.
         relation: raises ``DamperError`` for settings that contradict each other (a lower bound
             above an upper one); called with all of them as keywords when they enter a run.
     """
@@ -155,7 +152,6 @@ class Loss:
     previous_obs: bool = False
     prediction: bool = False
     reads_outputs_only: bool = False
-    reads_action_gradients_only: bool = False
     relation: Callable[..., None] | None = None
 
     def __call__(self, *inputs: Any, **settings: Any) -> Tensor:

@@ -60,11 +60,6 @@ class Method:
         return tuple(loss for loss in (self.actor, self.critic) if loss is not None)
 
     @property
-    def separate_critic_pass(self) -> bool:
-        """Whether its critic loss reads more than the critics' values, and so needs its own forward pass."""
-        return self.critic is not None and not self.critic.reads_outputs_only
-
-    @property
     def noise(self) -> dict[str, Noise]:
         """All draws that its losses need, by name."""
         return {name: noise for loss in self.losses for name, noise in loss.noise.items()}

@@ -1,4 +1,4 @@
-"""Whole updates composed as on a GPU, its kernels in Triton's interpreter, beside eager ones by autograd.
+"""Whole updates composed as on a GPU, with interpreted kernels, beside eager ones by autograd.
 
 ``TRITON_INTERPRET=1 python -m tests.engine.interpreted_updates`` prints relative differences of
 parameters and moments.
@@ -12,8 +12,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from damper.engine.gradients import action_gradient_tape, tape
-from damper.engine.kernels import layer_ops
+from damper.engine.fused import layer_ops, tape
 from damper.engine.update.learner import Learner
 from tests.engine import layers, small
 from tests.engine.kernel_cases import interpreted, spoiled_alloc_grads
@@ -31,7 +30,7 @@ def updated(backbone: str, method: str, compile: bool) -> dict[str, Tensor]:
         learner.update()
     return {
         name: state
-        for name, state in learner.population.state().items()
+        for name, state in learner.state().items()
         if name.startswith(("actor", "critic"))
     }
 
@@ -42,7 +41,6 @@ def updated_as_on_a_gpu(backbone: str, method: str) -> dict[str, Tensor]:
         mock.patch.object(Learner, "compiled", lambda learner, function: function),
         mock.patch.multiple(layer_ops, _kernels=interpreted, alloc_grads=spoiled_alloc_grads),
         mock.patch.object(tape, "in_groups", return_value=True),
-        mock.patch.object(action_gradient_tape, "in_groups", return_value=True),
     ):
         return updated(backbone, method, compile=True)
 

@@ -12,16 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
 
-from damper.engine.gradients import action_gradient_tape
-from damper.engine.gradients.tape import Tape
-from damper.engine.kernels import layer_ops
+from damper.engine.fused import layer_ops
+from damper.engine.fused.tape import Tape
 from damper.engine.networks.agent_networks import ALIGNMENT
-from damper.engine.networks.layout import Layout, weight_list
+from damper.engine.networks.layout import Layout
 from tests.engine import layers
 
 INPUTS, SPOILED = 5, 2
@@ -40,11 +38,6 @@ class Case:
     stride: int = 1
     depth: int = 2
 
-    @property
-    def action_gradients(self) -> bool:
-        """Whether it is a pair of critics. Not with ReLU: rounding may move a sum across the kink."""
-        return self.outputs == 1 and self.stride == 1 and self.activation != "relu"
-
 
 CASES = {
     "heads": Case(("mu", "log_std", "prediction"), 3),
@@ -59,13 +52,13 @@ CASES = {
 
 
 def spoiled_alloc_grads(rows: Tensor, groups: int, stride: int = 1) -> Any:
-    """In the place of ``layer_ops.alloc_grads``: whatever the kernels leave unwritten is not a number."""
+    """In place of ``layer_ops.alloc_grads``: what the kernels leave unwritten is NaN."""
     found = plain_blank(rows, groups, stride)
     return found.fill_(float("nan")) if isinstance(found, Tensor) else found
 
 
 class Sizes:
-    """M networks with inputs for them; ``run`` compares each of a case's results in float32 and float64."""
+    """M networks with inputs; ``run`` compares a case's results in float32 and float64."""
 
     def __init__(self, device: str, hidden: tuple[int, ...], batch: int, networks: int) -> None:
         self.device, self.hidden, self.batch, self.networks = device, hidden, batch, networks
@@ -94,8 +87,6 @@ class Sizes:
             yield from self._gradients(case, tape, exact, sizes)
         yield from self._groups(case, tape, exact)
         yield "others of a NaN", 0.0 if self._stays(case, tape) else math.inf
-        if case.action_gradients:
-            yield from self._action_gradients(case)
 
     def tape(
         self, case: Case, dtype: torch.dtype, spoil: bool = False, for_backward: bool = True
@@ -137,7 +128,7 @@ class Sizes:
         yield from _compare(layout, f"of rows {sizes}", found, expected)
 
     def _groups(self, case: Case, tape: Tape, exact: Tape) -> Iterator[Compared]:
-        """A gradient for every group of rows, which tapes ask for on a GPU alone: two of one loss, one of another."""
+        """A gradient for every group of rows, as on a GPU: two of one loss, one of another."""
         layout, length = self._layout(case), self.batch // 2
         d, gradients = self._draw("groups", tape.output, 3 * length), []
         for own in (tape, exact):
@@ -145,47 +136,6 @@ class Sizes:
             own._back(d.to(own.flat_params.dtype), 2 * length, [length] * 3, found)
             gradients.append(layer_ops.collect_grads(found, layout.size))
         yield from _compare(layout, "of a group", *gradients)
-
-    def _action_gradients(self, case: Case) -> Iterator[Compared]:
-        """Rows with and without a bias, and rows nobody goes on from, occur here only."""
-        layout, B = self._layout(case), self.batch // 2
-        inputs = self.networks // (2 if case.shared else 1)
-        shapes = (
-            (inputs, self.batch, INPUTS),
-            (inputs, B, 2),
-            (self.networks, self.batch, 2),
-            (self.networks, B),
-        )
-        x, v, *bars = (
-            layers.draw(f"field {i}", *shape, dtype=torch.float32) for i, shape in enumerate(shapes)
-        )
-        rows = layers.rows(layout, self.networks, torch.float32)
-        for grouped in (False, True):
-            results = []
-            for dtype in (torch.float32, torch.float64):
-                given = [tensor.to(self.device, dtype) for tensor in (rows, x, v, *bars)]
-                with mock.patch.object(action_gradient_tape, "in_groups", return_value=grouped):
-                    tape = action_gradient_tape.ActionGradientTape(
-                        layout, given[0], case.activation, *given[1:3]
-                    )
-                    results.append((tape.gradient, tape.curvature, tape.gradients(*given[3:])))
-            (*ours, found), (*theirs, expected) = results
-            for what, a, b in zip(("gradient", "curvature"), ours, theirs, strict=True):
-                yield f"action gradients' {what}", layers.apart(a, b)
-            # The value's own bias takes no part.
-            parts = zip(
-                weight_list(layout.unflatten(found))[:-1],
-                weight_list(layout.unflatten(expected))[:-1],
-                strict=True,
-            )
-            yield (
-                f"action gradients' way back, in groups {grouped}",
-                max(layers.apart(a, b) for a, b in parts),
-            )
-            yield (
-                f"action gradients' gaps, in groups {grouped}",
-                float(layers.gaps(layout, found).abs().max()),
-            )
 
     def _stays(self, case: Case, clean: Tape) -> bool:
         """Whether a network that is not finite changes no bit of the others."""
@@ -225,7 +175,7 @@ def differences(sizes: Sizes, names: Iterable[str] = CASES) -> dict[str, float]:
 
 def interpreted(rows: Tensor, activation: str | None = None) -> ModuleType | None:
     """In the place of ``layer_ops._kernels``: the choice it makes for a GPU, for a CPU."""
-    from damper.engine.kernels import triton_layers
+    from damper.engine.fused import triton_layers
 
     return (
         triton_layers

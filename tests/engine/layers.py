@@ -1,4 +1,4 @@
-"""Stacked networks in their plainest form, for autograd to differentiate: what the written-out passes must equal."""
+"""Stacked networks in their plainest form, for autograd: the reference for the tapes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw(name: str, networks: int, *shape: int, dtype: torch.dtype = torch.float
 
 
 def network(made: Layout, given: Tensor, activation: str, x: Tensor) -> Tensor:
-    """Outputs ``[M, R, ·]`` of all heads side by side; x ``[M/2, R, ·]`` goes to two networks each."""
+    """Outputs ``[M, R, ·]`` of all heads; x ``[M/2, R, ·]`` goes to two networks each."""
     if len(x) != len(given):
         x = x.repeat_interleave(2, 0)
     heads = []
@@ -55,7 +55,7 @@ def gaps(made: Layout, given: Tensor) -> Tensor:
 
 
 def apart(ours: Tensor, theirs: Tensor) -> float:
-    """``‖ours − theirs‖ / ‖theirs‖``; infinite where they are not of one shape or a number is missing."""
+    """``‖ours − theirs‖ / ‖theirs‖``; infinite for different shapes or NaN."""
     if ours.shape != theirs.shape:
         return math.inf
     distance = float((ours.double() - theirs.double()).norm() / theirs.double().norm())

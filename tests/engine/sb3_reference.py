@@ -1,4 +1,4 @@
-"""Stable-Baselines3 as the independent implementation: same weights, batches and noise in, its own update."""
+"""Stable-Baselines3 as the reference: the same weights, batches and noise, its own update."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,14 +10,11 @@ from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
 from damper.engine.envs import spec_of
-from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.gradients.backend import GradientBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import weight_list
 from damper.engine.settings import Settings, resolve
 from damper.engine.update.learner import Learner
 from damper.engine.update.population import Population
-from damper.engine.update.update import make_update
 from damper.interface import Batch, Noise
 from damper.methods import METHODS, find_method
 
@@ -48,7 +45,7 @@ def population(
     automatic: bool = False,
     hparams: Mapping[str, Sequence[float]] | None = None,
     own: Mapping[str, Sequence[float]] | None = None,
-    backend: Callable[[AgentNetworks], GradientBackend] = AutogradBackend,
+    fused: bool = False,
 ) -> Population:
     """One agent per seed; ``hparams`` and ``own`` (the method's settings) give values per agent."""
     numbers = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
@@ -58,10 +55,11 @@ def population(
         {name: torch.tensor(values, dtype=dtype) for name, values in (own or {}).items()}
     )
     return Population(
-        gradient_backend=backend(AgentNetworks(backbone, chosen, SHAPE, Streams(seeds), dtype)),
+        AgentNetworks(backbone, chosen, SHAPE, Streams(seeds), dtype),
         hparams=numbers,
         method_kwargs=method_kwargs,
         automatic_entropy=automatic,
+        fused=fused,
     )
 
 
@@ -91,15 +89,10 @@ def inputs(made: Population, seeds: Sequence[int], counter: int) -> tuple[Batch,
     return batch, {name: draw(name, kind) for name, kind in made.noise_kinds.items()}
 
 
-def update(made: Population, batch: Batch, noise: Mapping[str, Tensor], with_actor: bool) -> None:
-    """One update, composed as it is where agents are trained."""
-    make_update(made, with_actor)(batch, noise)
-
-
 def train(made: Population, seeds: Sequence[int], updates: int, start: int = 0) -> None:
     """Updates on ``inputs``, the actor at every second one as TD3 does."""
     for k in range(start, start + updates):
-        update(made, *inputs(made, seeds, k), with_actor=k % 2 == 1)
+        made.update_on(*inputs(made, seeds, k), with_actor=k % 2 == 1)
 
 
 class Combined(NamedTuple):
@@ -115,8 +108,8 @@ def watch_rule(made: Population) -> list[Combined]:
     seen: list[Combined] = []
     combine = made._combine
 
-    def watched(gradients: Sequence[Tensor], told: dict[str, Tensor]) -> Tensor:
-        result = combine(gradients, told)
+    def watched(gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
+        result = combine(gradients, logs)
         seen.append(Combined(*(tensor.clone() for tensor in (*gradients, result))))
         return result
 
@@ -164,3 +157,9 @@ def learner(made: Settings, rows: int = 60, device: str = "cpu") -> Learner:
         first[:, 0] = float(k % 10 == 9)
         learner.replay.add(torch.cat((streams.normal("stored", k, (width,)), first), 1).cpu())
     return learner
+
+
+def noise(learner: Learner, count: Tensor, rows: int = 16) -> dict[str, Tensor]:
+    """All draws of one update, by name."""
+    kinds, shapes = learner.noise_kinds, learner.noise_shapes
+    return learner.streams.noise(kinds, count, rows, shapes, learner.dtype)

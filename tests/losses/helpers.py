@@ -1,4 +1,4 @@
-"""Policies and critics simple enough to differentiate by hand, small populations, and finite differences."""
+"""Policies and critics to differentiate by hand, small populations, and finite differences."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.update.population import Population
-from damper.engine.update.update import make_update
 from damper.interface import Batch
 from damper.methods import Method, find_method
 
@@ -26,7 +24,7 @@ HYPER = {
 
 
 class LinearPolicy:
-    """``μ(s) = K s``, ``log σ(s) = C s``, heads ``P(s) = H s`` and ``P̄(s) = A s``; no population axis."""
+    """``μ(s) = K s``, ``log σ(s) = C s``, ``P(s) = H s`` and ``P̄(s) = A s``; no population axis."""
 
     def __init__(self, stochastic: bool = False, seed: int = 0) -> None:
         g = torch.Generator().manual_seed(seed)
@@ -99,9 +97,7 @@ def population(
     hparams = {name: torch.full((len(seeds),), value, dtype=dtype) for name, value in HYPER.items()}
     shape = NetworkSizes(OBS, ACT, net_arch=(6, 5))
     return Population(
-        gradient_backend=AutogradBackend(
-            AgentNetworks(backbone, method, shape, Streams(seeds), dtype)
-        ),
+        AgentNetworks(backbone, method, shape, Streams(seeds), dtype),
         hparams=hparams,
         method_kwargs=method.route(settings),
     )
@@ -142,16 +138,15 @@ def train(agents: Population, seeds: tuple[int, ...] = SEEDS, updates: int = 20)
     streams = Streams(seeds)
     for k in range(updates):
         with_actor = not agents.backbone.HAS_ACTOR_TARGET or k % 2 == 1
-        make_update(agents, with_actor)(
-            stacked_batch(streams, k, agents.dtype), draws(agents, streams, k)
-        )
+        batch, noise = stacked_batch(streams, k, agents.dtype), draws(agents, streams, k)
+        agents.update_on(batch, noise, with_actor)
     return agents
 
 
 def slope_error(
     loss: Callable[[], Tensor], parameters: list[Tensor], seed: int = 0, step: float = 1e-6
 ) -> float:
-    """Relative difference of autograd's slope and the loss's central difference along one random direction."""
+    """Relative difference of autograd's slope and a central difference along a random direction."""
     gradients = torch.autograd.grad(loss().sum(), parameters, materialize_grads=True)
     g = torch.Generator().manual_seed(seed)
     direction = [torch.randn(p.shape, generator=g, dtype=p.dtype) for p in parameters]
@@ -171,7 +166,7 @@ def actor_loss(
     agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]
 ) -> Tensor:
     """The method's actor loss with the actors' flat parameters ``row``, ``[P]``."""
-    policy = agents.networks.bound_actor(agents.networks.actor_layout.unflatten(row))
+    policy = agents.networks.actor(agents.networks.actor_layout.unflatten(row))
     return agents.method.actor(policy, batch, noise, **agents.method_kwargs["actor"])
 
 
@@ -179,7 +174,7 @@ def critic_loss(
     agents: Population, row: Tensor, batch: Batch, noise: Mapping[str, Tensor]
 ) -> Tensor:
     """The method's critic loss with the critics' flat parameters ``row``, ``[P]``."""
-    critic = agents.networks.bound_critic(
+    critic = agents.networks.critic(
         agents.networks.critic_layout.unflatten(row.reshape(2 * agents.n_agents, -1))
     )
     return agents.method.critic(

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.update.update import make_update
 from damper.interface import AVERAGE_RATE
 from damper.losses.asap import asap
 from damper.losses.grad_caps import grad_caps
@@ -98,7 +97,7 @@ def test_the_average_moves_at_every_update_also_td3s_critic_only_ones():
     agents = train(population("asap", "td3"), updates=2)
     actor, average = agents.state()["actor"].clone(), agents.state()["actor_average"].clone()
     streams = Streams(SEEDS)
-    make_update(agents, with_actor=False)(stacked_batch(streams, 2), draws(agents, streams, 2))
+    agents.update_on(stacked_batch(streams, 2), draws(agents, streams, 2), with_actor=False)
     torch.testing.assert_close(agents.state()["actor"], actor, rtol=0, atol=0)
     torch.testing.assert_close(
         agents.state()["actor_average"], (1 - AVERAGE_RATE) * average + AVERAGE_RATE * actor

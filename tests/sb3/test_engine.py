@@ -12,11 +12,9 @@ import torch
 pytest.importorskip("stable_baselines3")
 from damper.agents import BACKBONES
 from damper.engine.data.random_streams import Streams
-from damper.engine.gradients.autograd import AutogradBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
-from damper.engine.update.update import make_update
 from damper.interface import Batch
 from damper.methods import Method, find_method
 from damper.sb3.common.off_policy import UpdateInputs
@@ -88,8 +86,8 @@ def engine_like(model: Any, backbone: str, method: Method) -> Population:
     """The engine's single agent with the model's weights."""
     hparams = {name: torch.full((1,), value) for name, value in {**HYPER, **OWN[backbone]}.items()}
     shape = NetworkSizes(OBS, ACT, ARCH)
-    backend = AutogradBackend(AgentNetworks(backbone, method, shape, Streams([0]), torch.float32))
-    engine = Population(gradient_backend=backend, hparams=hparams, method_kwargs=method.route({}))
+    networks = AgentNetworks(backbone, method, shape, Streams([0]), torch.float32)
+    engine = Population(networks, hparams=hparams, method_kwargs=method.route({}))
     for name in ("actor", "critic", "critic_target", "actor_target", "actor_average"):
         if name in engine.state():
             layout = (
@@ -140,7 +138,7 @@ def test_one_update_equals_the_engine(backbone, name, monkeypatch):
     stacked = batch._replace(
         **{k: v[None] for k, v in batch._asdict().items() if isinstance(v, torch.Tensor)}
     )
-    make_update(engine, with_actor=True)(stacked, {key: draw[None] for key, draw in noise.items()})
+    engine.update_on(stacked, {key: draw[None] for key, draw in noise.items()}, with_actor=True)
     for part, layout in (
         ("actor", engine.networks.actor_layout),
         ("critic", engine.networks.critic_layout),

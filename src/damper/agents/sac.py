@@ -1,6 +1,7 @@
-"""SAC (Haarnoja et al. 2018) with a fixed or automatic temperature: ``td3``'s functions, and the temperature's.
+"""SAC (Haarnoja et al. 2018) with a fixed or automatic temperature.
 
-Reductions and their order follow Stable-Baselines3; a parity test checks this.
+The functions of ``td3``, and those of the temperature. Reductions and their order follow
+Stable-Baselines3; a parity test checks this.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def target(
     hparams: Mapping[str, Tensor],
     sampler: Sampler = sample,
 ) -> Tensor:
-    """``y = r + γ (1 − d) (min_j Q'_j(s', a') − α log π(a'|s'))`` with ``a'`` from the current actor.
+    """``y = r + γ (1 − d) (min_j Q'_j(s', a') − α log π(a'|s'))``, ``a'`` from the actor.
 
     ``sampler`` draws ``a'`` and its log-probability; pass one for an actor with another
     distribution.
@@ -60,7 +61,7 @@ def actor_loss(
     hparams: Mapping[str, Tensor],
     sampler: Sampler = sample,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``, and ``log π(a|s)`` per sample, for the temperature."""
+    """``L_R = mean(α log π(a|s) − min_j Q_j(s, a))``; logs ``log π(a|s)`` for the temperature."""
     action, log_prob = sampler(policy, batch.obs, noise["policy"])
     # amin would split the gradient between equal values; SB3 gives it to one of them.
     value = critic(batch.obs, action).min(-2).values

@@ -1,6 +1,7 @@
-"""TD3 (Fujimoto et al. 2018): losses, target and exploration, as pure functions of networks, batch and noise.
+"""TD3 (Fujimoto et al. 2018): losses, target and exploration.
 
-Reductions and their order follow Stable-Baselines3; a parity test checks this.
+All are pure functions of networks, batch and noise. Reductions and their order follow
+Stable-Baselines3; a parity test checks this.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ EXPLORATION_NOISE = {"exploration": Noise("normal", "action")}
 def target(
     actor: Policy, critic: Critic, batch: Batch, noise: NoiseDraws, hparams: Mapping[str, Tensor]
 ) -> Tensor:
-    """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``, by target networks."""
+    """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``."""
     mu = actor(batch.next_obs)
     clip = unsqueeze_like(hparams["target_noise_clip"], mu)
     smoothing = (noise["target"] * unsqueeze_like(hparams["target_policy_noise"], mu)).clamp(
@@ -52,7 +53,7 @@ def explore(
 
 
 def perturb(action: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
-    """Add exploration noise to an action, as in SB3 also to the random actions of the first steps."""
+    """Add exploration noise to an action; as in SB3, also to the random ones of the first steps."""
     return torch.clamp(
         action + unsqueeze_like(hparams["action_noise"], action) * noise["exploration"], -1.0, 1.0
     )

@@ -1,4 +1,4 @@
-"""PAVE: regularise the field of action gradients that the actor gets from the critic, and keep it curved."""
+"""PAVE: a regular and curved field of action gradients, which the actor gets from the critic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from damper.losses._maths import mean_square, unsqueeze_like
 
 
 def action_gradient(critic: Critic, obs: Tensor, action: Tensor) -> Tensor:
-    """``∇ₐQ_j(s, a)`` of each critic with respect to its own copy of the action, ``[..., 2, B, A]``.
+    """``∇ₐQ_j(s, a)`` of each critic by its own copy of the action, ``[..., 2, B, A]``.
 
     Uses ``torch.func``, so that both autograd and ``torch.func`` can differentiate it again,
     compiled or not.
@@ -67,10 +67,11 @@ def _pave(
     sigma: Setting = 0.01,
     delta: Setting = 1.0,
 ) -> Tensor:
-    r"""``λ₁ MPR + λ₂ VFC + λ₃ Curv``, each summed over the two critics, at the replay action; nothing detached.
+    r"""``λ₁ MPR + λ₂ VFC + λ₃ Curv``, each summed over the two critics, at the replay action.
 
-    ``MPR = mse(∇ₐQ(s + σε, a), ∇ₐQ(s, a))``, ``VFC = mse(∇ₐQ(s', a), ∇ₐQ(s, a))`` and
-    ``Curv = mean relu(vᵀ∇²ₐₐQ v + δ)``: Lee, Kwak, Kim and Hwang 2026 (arXiv 2601.22970).
+    Nothing is detached. ``MPR = mse(∇ₐQ(s + σε, a), ∇ₐQ(s, a))``,
+    ``VFC = mse(∇ₐQ(s', a), ∇ₐQ(s, a))`` and ``Curv = mean relu(vᵀ∇²ₐₐQ v + δ)``: Lee, Kwak, Kim and
+    Hwang 2026 (arXiv 2601.22970).
 
     Args:
         critic: Q₁ and Q₂; they need an activation with a second derivative.
@@ -97,5 +98,4 @@ def _pave(
 pave = Loss(
     _pave,
     noise={"pave_state": Noise("normal", "obs"), "pave_direction": Noise("rademacher", "action")},
-    reads_action_gradients_only=True,
 )

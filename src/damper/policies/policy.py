@@ -17,9 +17,8 @@ from safetensors import SafetensorError, safe_open
 from damper.agents import sac
 from damper.engine.envs.env_spec_json import env_spec_from_id
 from damper.engine.envs.pool import unscale_action
-from damper.engine.kernels.layer import linear
 from damper.engine.networks.layout import Layout
-from damper.engine.networks.stacked import StackedActor
+from damper.engine.networks.stacked import StackedActor, linear
 from damper.errors import DamperError
 from damper.files import write_tensors
 from damper.policies.normaliser import Normaliser

@@ -1,4 +1,4 @@
-"""Random streams: SplitMix64 bit for bit, a pure function of its arguments, and as random as its users need."""
+"""Random streams: SplitMix64 bit for bit, a pure function, and as random as users need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unsigned(bits: Tensor) -> list[int]:
     return [value & MASK for value in bits.flatten().tolist()]
 
 
-# --- which numbers -------------------------------------------------------------------------------------------------
+# --- which numbers --------------------------------------------------------------------------------
 
 
 def test_bits_are_the_published_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_no_two_draws_are_the_same() -> None:
     assert torch.cat(drawn, 1).unique().numel() == 20 * 3 * 30 * 50
 
 
-# --- how they are distributed --------------------------------------------------------------------------------------
+# --- how they are distributed ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -151,7 +151,7 @@ def test_rademacher() -> None:
     assert stats.binomtest(int((x > 0).sum()), N, 0.5).pvalue > SMALLEST_P
 
 
-# --- how they relate -----------------------------------------------------------------------------------------------
+# --- how they relate ------------------------------------------------------------------------------
 
 
 def check_independence(pairs: list[tuple[Tensor, Tensor]]) -> None:

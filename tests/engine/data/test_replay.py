@@ -11,9 +11,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from damper.engine.data import replay as module
 from damper.engine.data.random_streams import Streams
 from damper.engine.data.replay import Replay
-from damper.engine.device.cuda_graph import CAPTURE_WARM_UP_RUNS, Graphed
+from damper.engine.device.cuda_graph import CAPTURE_WARM_UP_RUNS
 from damper.interface import Batch
 
 P, OBS, ACT, CAPACITY = 3, 2, 1, 7
@@ -31,7 +32,7 @@ class Step(NamedTuple):
 
 
 def history(steps: int) -> list[Step]:
-    """Observations count upwards along an episode; agents end theirs at different times, some by falling."""
+    """Observations count upwards along episodes, which end at different times, some by falling."""
     generator = torch.Generator().manual_seed(0)
     obs, first, made = torch.arange(P) * 1000.0, torch.ones(P, dtype=torch.bool), []
     for k in range(steps):
@@ -59,10 +60,18 @@ def filled(made: list[Step], capacity: int = CAPACITY, device: str = "cpu") -> R
     return replay
 
 
+def resumed(made: list[Step], capacity: int = CAPACITY, device: str = "cpu") -> Replay:
+    """The same, whose next steps are stored by a recording."""
+    replay = Replay(capacity, P, OBS, ACT, torch.device(device), torch.float32, graph=True)
+    replay.rows.copy_(filled(made, capacity).rows)
+    replay.set_stored(len(made))
+    return replay
+
+
 def tried(
     function: Callable[[], None], changed: Callable[[], Mapping[str, Tensor]]
 ) -> Callable[[], None]:
-    """As a recording is made: the function runs a few times first, and what it changed is put back."""
+    """As a graph is captured: the function runs a few times, and what it changed is restored."""
     begun: list[bool] = []
 
     def call() -> None:
@@ -80,10 +89,12 @@ def tried(
 
 @pytest.mark.parametrize("stored", [0, 2, CAPACITY - 1, 2 * CAPACITY + 3])
 @pytest.mark.parametrize("capacity", [1, 2, CAPACITY])
-def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -> None:
+def test_making_a_recording_leaves_what_was_stored(
+    stored: int, capacity: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = history(stored + 4)
-    replay = filled(made[:stored], capacity)
-    replay.capture(tried)
+    monkeypatch.setattr(module, "Graphed", tried)
+    replay = resumed(made[:stored], capacity)
     for count, step in enumerate(made[stored:], stored + 1):
         replay.add(Replay.pack(*step))
         assert torch.equal(replay.rows, filled(made[:count], capacity).rows)
@@ -94,8 +105,7 @@ def test_making_a_recording_leaves_what_was_stored(stored: int, capacity: int) -
 @pytest.mark.parametrize("stored", [0, 2 * CAPACITY + 3])
 def test_a_recording_stores_what_plain_calls_store(stored: int) -> None:
     made = history(stored + 20)
-    replay = filled(made[:stored], device="cuda")
-    replay.capture(Graphed)
+    replay = resumed(made[:stored], device="cuda")
     for count, step in enumerate(made[stored:], stored + 1):
         replay.add(Replay.pack(*step))
         assert torch.equal(replay.rows.cpu(), filled(made[:count]).rows)
@@ -103,7 +113,7 @@ def test_a_recording_stores_what_plain_calls_store(stored: int) -> None:
 
 
 def check_row(batch: Batch, j: int, b: int, made: list[Step], k: int, oldest: int) -> None:
-    """Entry b of agent j's batch is step k, and its predecessor the step before if that one is real and still there."""
+    """Entry b of agent j's batch is step k; its predecessor the step before, if still there."""
     step = made[k]
     for field in ("obs", "action", "next_obs", "reward"):
         assert torch.equal(getattr(batch, field)[j, b], getattr(step, field)[j])

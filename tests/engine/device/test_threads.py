@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from damper.engine.device.threads import fitting_threads, torch_threads
@@ -11,6 +12,13 @@ def test_threads_are_set_and_put_back() -> None:
     before = torch.get_num_threads()
     with torch_threads(before + 1):
         assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+def test_threads_are_put_back_after_an_error() -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(LookupError), torch_threads(before + 1):
+        raise LookupError
     assert torch.get_num_threads() == before
 
 

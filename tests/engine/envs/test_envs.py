@@ -217,6 +217,13 @@ def test_a_state_is_a_snapshot_and_grows_with_the_episode() -> None:
     np.testing.assert_array_equal(pool.restore(state), steps[-1].obs)
 
 
+def test_no_two_restores_start_alike() -> None:
+    pool = make_pool("Pendulum-v1", [3, 5])
+    first, second, again = (pool.start_afresh(restores).copy() for restores in (1, 2, 1))
+    pool.close()
+    assert (first != second).any(1).all() and np.array_equal(first, again)
+
+
 def test_an_inexact_replay_is_refused() -> None:
     pool, resumed = make_pool(Diary, [1, 2]), make_pool(Diary, [1, 2])
     pool.reset()

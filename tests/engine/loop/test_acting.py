@@ -31,7 +31,7 @@ def test_acting_again_before_the_actions_were_taken_gives_the_new_ones() -> None
 
 def test_a_backbone_draws_what_it_asked_for_to_explore() -> None:
     learner = small.learner(small.settings("td3", "plain", seeds=range(5)))
-    population, td3, seen = learner.population, learner.population.backbone, {}
+    td3, seen = learner.backbone, {}
 
     def explore(actor: Any, obs: Tensor, noise: NoiseDraws, hparams: Any) -> Tensor:
         seen.update(noise)
@@ -42,7 +42,7 @@ def test_a_backbone_draws_what_it_asked_for_to_explore() -> None:
         "where": Noise("uniform", "obs"),
         "sign": Noise("rademacher", None),
     }
-    population.backbone = SimpleNamespace(
+    learner.backbone = SimpleNamespace(
         EXPLORATION_NOISE=kinds, explore=explore, perturb=td3.perturb
     )
     Acting(learner).act(OBS)

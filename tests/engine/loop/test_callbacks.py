@@ -58,6 +58,30 @@ def test_false_stops_the_run_which_goes_on_as_if_nothing_had_happened(tmp_path: 
     assert killed_run.sums(again) == killed_run.sums(whole)
 
 
+def test_one_false_is_enough_whatever_later_callbacks_return(tmp_path: Path) -> None:
+    made = small.settings(steps=150, checkpoint_every=0)
+    trainer = trained(made, tmp_path / "run", lambda training: False, lambda training: None)
+    assert trainer.step == 51 and not trainer.run.finished
+
+
+def test_an_agent_is_frozen_once(tmp_path: Path) -> None:
+    made = small.settings(steps=150, checkpoint_every=0)
+
+    def freeze(training: damper.Training) -> None:
+        training.freeze(1)
+
+    run = trained(made, tmp_path / "run", freeze).run
+    assert run.manifest["frozen_by_callback"] == {"1": 50}, "not again at steps 100 and 150"
+
+
+def test_a_callback_cannot_freeze_an_agent_whose_gradient_was_not_finite(tmp_path: Path) -> None:
+    made = small.settings(steps=150, checkpoint_every=0)
+    trainer = Trainer(made, tmp_path / "run", callbacks=(lambda training: training.freeze(1),))
+    trainer.learner.state()["critic"][1] = float("nan")
+    run = trainer.train()
+    assert run.manifest["frozen_by_callback"] == {} and set(run.manifest["frozen"]) == {"1"}
+
+
 def test_a_frozen_agent_stays_as_it_was_and_no_other_notices(tmp_path: Path) -> None:
     made = small.settings(steps=150, checkpoint_every=0)
     kept: list[damper.Policy] = []

@@ -1,4 +1,4 @@
-"""A run leaves the process as it found it, also where it fails, and refuses early what cannot work."""
+"""A run leaves the process as it was, also if it fails, and refuses early what cannot work."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Noted, "made", [], raising=False)
 
 
-# --- the process ---------------------------------------------------------------------------------------------------
+# --- the process ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -99,7 +99,7 @@ def test_the_current_device_is_as_it_was(tmp_path: Path) -> None:
     assert torch.cuda.current_device() == 0
 
 
-# --- environments --------------------------------------------------------------------------------------------------
+# --- environments ---------------------------------------------------------------------------------
 
 
 def test_environments_are_closed_where_a_pool_cannot_be_made(
@@ -137,7 +137,7 @@ def test_environments_are_closed_where_a_run_cannot_begin(
     assert len(Noted.made) == 2 and not any(env.open for env in Noted.made)
 
 
-# --- TensorBoard ---------------------------------------------------------------------------------------------------
+# --- TensorBoard ----------------------------------------------------------------------------------
 
 
 def test_tensorboard_is_purged_where_a_run_goes_on_and_closed(
@@ -182,7 +182,7 @@ def test_a_missing_tensorboard_is_told_before_anything_is_begun(
     assert list(tmp_path.iterdir()) == []
 
 
-# --- devices and memory --------------------------------------------------------------------------------------------
+# --- devices and memory ---------------------------------------------------------------------------
 
 
 def test_devices_may_be_torch_s_and_have_one_name() -> None:
@@ -231,7 +231,7 @@ def test_the_memory_check_counts_the_peak_on_a_gpu(monkeypatch: pytest.MonkeyPat
         check_memory(replace(made, device="cuda"), 11, 3)
 
 
-# --- compilation ---------------------------------------------------------------------------------------------------
+# --- compilation ----------------------------------------------------------------------------------
 
 
 def reads_state(x: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""``norm_obs``: networks see observations normalised as SB3's VecNormalize does, each agent by its own statistics."""
+"""``norm_obs``: observations normalised as by SB3's VecNormalize, by each agent's statistics."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def same_bits(ours: Trainer, theirs: Trainer) -> None:
         torch.testing.assert_close(tensor, theirs.learner.state()[name], rtol=0, atol=0, msg=name)
 
 
-# --- as SB3 does ---------------------------------------------------------------------------------------------------
+# --- as SB3 does ----------------------------------------------------------------------------------
 
 
 def test_statistics_are_sb3_s_bit_for_bit() -> None:
@@ -86,9 +86,7 @@ def test_agents_act_on_what_they_have_just_seen_and_learn_from_raw_rows(tmp_path
     np.testing.assert_array_equal(replay.obs.numpy(), np.stack(seen, 1))
     np.testing.assert_allclose(made.obs_rms.mean.numpy(), np.mean(seen, 0), atol=1e-5)
     sampled = dict(zip(replay._fields, made.sample()[0], strict=True))
-    index = made.streams.integers(
-        "replay", made.population.state()["updates"], (16,), torch.tensor(60)
-    )
+    index = made.streams.integers("replay", made.state()["updates"], (16,), torch.tensor(60))
     raw = made.replay.gather(index, previous_obs=True)
     for name in ("obs", "next_obs", "previous_obs"):
         torch.testing.assert_close(
@@ -102,13 +100,11 @@ def test_a_mean_action_is_the_network_s_on_the_normalised_observation() -> None:
     acting = Acting(made)
     for obs in OBS[:5]:
         _, _, mean = acting.act(obs)
-    expected = made.population.networks.actor()(
-        made.obs_rms.normalise(torch.tensor(OBS[4])[:, None])
-    )[:, 0]
+    expected = made.networks.actor()(made.obs_rms.normalise(torch.tensor(OBS[4])[:, None]))[:, 0]
     np.testing.assert_array_equal(mean, expected.detach().numpy())
 
 
-# --- agents apart, however they run --------------------------------------------------------------------------------
+# --- agents apart, however they run ---------------------------------------------------------------
 
 
 def test_an_agent_s_statistics_are_its_own(tmp_path: Path) -> None:
@@ -122,11 +118,8 @@ def test_an_agent_s_statistics_are_its_own(tmp_path: Path) -> None:
         ours, theirs = (trainer.learner.state()[name] for trainer in (together, alone))
         torch.testing.assert_close(ours[1], theirs[0], rtol=1e-5, atol=1e-6)
         assert name == "obs_count" or not torch.equal(ours[0], ours[1])
-    for name in together.learner.population.state():
-        pairs = (
-            small.pieces(t.learner.population, name, agent)
-            for t, agent in ((together, 1), (alone, 0))
-        )
+    for name in together.learner.state():
+        pairs = (small.pieces(t.learner, name, agent) for t, agent in ((together, 1), (alone, 0)))
         for ours, theirs in zip(*pairs, strict=True):
             assert (ours - theirs).norm() <= 1e-4 * theirs.norm(), name
 
@@ -136,7 +129,7 @@ def test_a_frozen_agent_keeps_its_statistics() -> None:
     acting = Acting(made)
     acting.act(OBS[0])
     before = made.obs_rms.mean.clone()
-    made.population.state()["active"][1] = False
+    made.state()["active"][1] = False
     acting.act(OBS[1])
     assert torch.equal(made.obs_rms.mean[1], before[1]) and not torch.equal(
         made.obs_rms.mean[0], before[0]
@@ -211,7 +204,7 @@ def test_as_cuda_graphs_it_is_the_same(compile: bool) -> None:
         )
 
 
-# --- what is kept --------------------------------------------------------------------------------------------------
+# --- what is kept ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -226,9 +219,7 @@ def test_policies_hold_the_statistics_and_evaluation_uses_them(trained: Trainer)
     run, made, obs = trained.run, trained.learner, OBS[:, 0]
     policies = run.policies()
     for agent, policy in enumerate(policies):
-        expected = made.population.networks.actor()(
-            made.normalise(torch.tensor(np.stack((obs, obs))))
-        )[agent]
+        expected = made.networks.actor()(made.normalise(torch.tensor(np.stack((obs, obs)))))[agent]
         np.testing.assert_allclose(policy(obs), 2 * expected.detach().numpy(), atol=2e-6)
         assert policy.info.normaliser == made.obs_rms.normalisers()[agent].to_dict()
     drawn, _ = policies[0].predict(obs, deterministic=False)

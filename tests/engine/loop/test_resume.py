@@ -1,4 +1,4 @@
-"""A run killed anywhere and started again by the same command ends bit for bit like one never killed."""
+"""A run killed anywhere and started again ends bit for bit like one never killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium
 import pytest
 
-from damper.engine.gradients.objectives import Objectives
+from damper.engine.gradients import Objectives
 from damper.engine.loop.trainer import Trainer
 from damper.engine.run import checkpoint
 from damper.engine.run.folder import Run
@@ -198,9 +198,9 @@ def test_a_version_that_logs_more_goes_on_with_fresh_sums(
     made = stopped(tmp_path / "run")  # at step 80, 30 steps after the last line
     primary = Objectives.primary_loss
 
-    def with_size(self, policy, critic):  # type: ignore[no-untyped-def]
-        loss, logs = primary(self, policy, critic)
-        return loss, {**logs, "action_size": policy(self.batch.obs).abs().mean((-2, -1))}
+    def with_size(self, given, policy, critic):  # type: ignore[no-untyped-def]
+        loss, logs = primary(self, given, policy, critic)
+        return loss, {**logs, "action_size": policy(given.batch.obs).abs().mean((-2, -1))}
 
     monkeypatch.setattr(Objectives, "primary_loss", with_size)
     monkeypatch.setattr(
@@ -208,9 +208,7 @@ def test_a_version_that_logs_more_goes_on_with_fresh_sums(
     )
     trainer = Trainer(made, tmp_path / "run")
     assert trainer.step == 80
-    assert all(
-        not tensor.any() for tensor in trainer.learner.population.diagnostics.state().values()
-    )
+    assert all(not tensor.any() for tensor in trainer.learner.diagnostics.state().values())
     *_, line = trainer.train().metrics()
     assert line["step"] == 150 and all(0 < size < 1 for size in line["action_size"])
 
@@ -225,13 +223,13 @@ def test_a_version_that_logs_something_else_goes_on_with_fresh_sums(
         "actor_loss",
     ]
     monkeypatch.setattr(diagnostics, "ACTOR_DIAGNOSTICS", ("other_loss",))
-    sums = Trainer(made, tmp_path / "run").learner.population.diagnostics.state()
+    sums = Trainer(made, tmp_path / "run").learner.diagnostics.state()
     assert all(not tensor.any() for tensor in sums.values()), "as many rows, but other ones"
     written = json.loads(path.read_text())
     del written["content"]["facts"]["diagnostics"]  # as checkpoints were before they had the names
     written["sum"] = checkpoint._sha256(written["content"])
     path.write_text(json.dumps(written))
-    sums = Trainer(made, tmp_path / "run").learner.population.diagnostics.state()
+    sums = Trainer(made, tmp_path / "run").learner.diagnostics.state()
     assert all(tensor.any() for tensor in sums.values())
 
 

@@ -1,4 +1,4 @@
-"""A whole run equals Stable-Baselines3's: acting, episodes' ends, replay, and when which network is updated."""
+"""A whole run equals SB3's: acting, episodes' ends, replay, and which update comes when."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 class Ends(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """Episodes end by termination, by time, and now and then by both at once; action bounds are not symmetric."""
+    """Episodes end by termination, by time, or both at once; bounds are not symmetric."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gymnasium.spaces.Box(
@@ -154,12 +154,12 @@ def test_a_whole_run_equals_sb3(
     settings = resolve(Ends, backbone, "plain", (SEED,), **{**usual, **given})
     trainer, model = Trainer(settings, tmp_path / "run"), model_like(settings, monkeypatch)
     learner, buffer = trainer.learner, model.replay_buffer
-    sb3_reference.load(learner.population, model, backbone)
-    before = learner.population.state()["actor"].clone()
+    sb3_reference.load(learner, model, backbone)
+    before = learner.state()["actor"].clone()
     trainer.train()
     model.learn(STEPS)
     assert learner.updates == model._n_updates > 20
-    assert not torch.equal(learner.population.state()["actor"], before), "something was learned"
+    assert not torch.equal(learner.state()["actor"], before), "something was learned"
     parts = [
         buffer.observations[:, 0],
         buffer.actions[:, 0],
@@ -169,6 +169,6 @@ def test_a_whole_run_equals_sb3(
     rows = np.concatenate([*parts, buffer.dones * (1 - buffer.timeouts)], 1)[: buffer.size()]
     assert 0 < rows[:, -1].sum() < buffer.dones.sum(), "both kinds of ends"
     np.testing.assert_allclose(learner.replay.rows[:, 0, :-1], rows, rtol=TOLERANCE, atol=TOLERANCE)
-    for name, theirs in sb3_reference.rows(model, learner.population, backbone).items():
-        ours = learner.population.state()[name].reshape(-1)
+    for name, theirs in sb3_reference.rows(model, learner, backbone).items():
+        ours = learner.state()[name].reshape(-1)
         assert (ours - theirs).norm() <= TOLERANCE * theirs.norm(), name

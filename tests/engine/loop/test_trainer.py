@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from damper.engine import train as train_module
+from damper.engine.gradients import CriticGradient, Given
 from damper.engine.loop import memory
 from damper.engine.loop import trainer as module
 from damper.engine.loop.memory import needed_memory
@@ -38,7 +38,7 @@ def count_at_updates(trainer: Trainer) -> list[int]:
     return seen
 
 
-# --- transitions ---------------------------------------------------------------------------------------------------
+# --- transitions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("buffer_size", [900, 100_000])
@@ -108,7 +108,7 @@ def test_episodes_are_told_as_they_were(tmp_path: Path) -> None:
             assert line["return"][j] == pytest.approx(torch.stack(totals).mean().item(), abs=1e-6)
 
 
-# --- schedule ------------------------------------------------------------------------------------------------------
+# --- schedule -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("train_freq", "gradient_steps"), [(1, 1), (50, 50), (3, 2)])
@@ -164,7 +164,7 @@ def test_the_newest_actor_acts(
         small.settings(steps=60, learning_starts=10, action_noise=0.0, **rhythm), tmp_path / "run"
     )
     learner, learned, acted = trainer.learner, {}, {}
-    networks, actions, update = learner.population.networks, trainer.acting.actions, learner.update
+    networks, actions, update = learner.networks, trainer.acting.actions, learner.update
 
     def watched_actions() -> Any:
         chosen = actions()
@@ -185,14 +185,14 @@ def test_the_newest_actor_acts(
     assert sorted(learned) == list(range(11, 61)) and sorted(acted) == list(range(60))
     for step in range(11, 60):
         obs, action = acted[step]
-        actor = networks.bound_actor(networks.actor_layout.unflatten(learned[step]))
+        actor = networks.actor(networks.actor_layout.unflatten(learned[step]))
         torch.testing.assert_close(actor(obs.unsqueeze(1)).squeeze(1), action, rtol=0, atol=1e-6)
     assert (
         len({tuple(rows.flatten().tolist()) for rows in learned.values()}) >= 50 // policy_delay
     ), "they move"
 
 
-# --- what is logged ------------------------------------------------------------------------------------------------
+# --- what is logged -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
@@ -203,14 +203,15 @@ def test_each_line_holds_the_means_since_the_one_before(
         backbone, "damper", steps=80, log_every=40, learning_starts=10, policy_delay=3, eta=0.5
     )
     trainer, losses, at = Trainer(made, tmp_path / "run"), [], []
-    population = trainer.learner.population
-    combined, step_critic = small.watch_rule(population), population.step_critic
+    gradients = trainer.learner.gradients
+    combined, of_critics = small.watch_rule(trainer.learner), gradients.of_critics
 
-    def watched(gradient: Tensor, logs: dict[str, Tensor], *given: bool) -> None:
-        losses.append(logs["critic_loss"].detach().clone())
-        step_critic(gradient, logs, *given)
+    def watched(given: Given) -> CriticGradient:
+        result = of_critics(given)
+        losses.append(result.logs["critic_loss"].detach().clone())
+        return result
 
-    monkeypatch.setattr(population, "step_critic", watched)
+    monkeypatch.setattr(gradients, "of_critics", watched)
     trainer.metrics_writers = (lambda line: at.append((len(losses), len(combined))),)
     lines = trainer.train().metrics()
     assert at == ([(30, 10), (70, 23)] if backbone == "td3" else [(30, 30), (70, 70)])
@@ -235,7 +236,7 @@ def test_each_line_holds_the_means_since_the_one_before(
     assert ((rates > 0) & (rates < 1)).any(), "some pairs conflict, some agree"
 
 
-# --- what went wrong is told ---------------------------------------------------------------------------------------
+# --- what went wrong is told ----------------------------------------------------------------------
 
 
 def test_a_frozen_agent_is_reported_and_changes_no_other(tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ def test_a_frozen_agent_is_reported_and_changes_no_other(tmp_path: Path) -> None
     assert rows[Poisoned][1].isfinite().all(), "its last good parameters are kept"
 
 
-# --- folders -------------------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------
 
 
 def test_a_finished_run_returns_at_once_and_says_so(
@@ -329,7 +330,10 @@ def test_what_cannot_be_trained_leaves_no_folder(
     monkeypatch.setattr(
         module, "Learner", lambda *_: pytest.fail("refused before anything is allocated")
     )
-    told = r"buffer_size=100000000 with 2 agents needs about 7\.5 GiB on cpu, but 7\.0 GiB are free: lower buffer_size"
+    told = (
+        r"buffer_size=100000000 with 2 agents needs about 7\.5 GiB on cpu, but 7\.0 GiB are free: "
+        "lower buffer_size"
+    )
     with pytest.raises(DamperError, match=told):
         Trainer(small.settings(steps=100_000_000, buffer_size=100_000_000), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Updates that do not sample the step under way run while the environments step, and change nothing."""
+"""Updates without the newest step run while the environments step, and change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The action gradient written out layer by layer is the critic's derivative, and so is what follows for parameters."""
+"""The action gradient written out layer by layer is the critic's derivative."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_missing_parts_are_named() -> None:
         actor.averaged_prediction(draw(0, P, B, OBS))
 
 
-# --- initialisation ------------------------------------------------------------------------------------------------
+# --- initialisation -------------------------------------------------------------------------------
 
 
 def test_initial_layers_are_drawn_as_nn_linear() -> None:

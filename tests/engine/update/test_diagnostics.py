@@ -1,4 +1,4 @@
-"""What the log shows of updates: every name of a group reaches the metrics, and only where it is computed."""
+"""What the log shows of updates: a group's names reach the metrics where they are computed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from damper.engine.gradients.objectives import Objectives
+from damper.engine.gradients import Objectives
 from damper.engine.loop.trainer import Trainer
 from damper.engine.update import diagnostics as module
 from damper.engine.update.diagnostics import (
@@ -50,12 +50,12 @@ def test_another_diagnostic_is_a_name_here_and_a_value_where_it_is_computed(
 ) -> None:
     primary, critic = Objectives.primary_loss, Objectives.td_loss
 
-    def with_action_size(self, policy, values):  # type: ignore[no-untyped-def]
-        loss, logs = primary(self, policy, values)
-        return loss, {**logs, "action_size": policy(self.batch.obs).abs().mean((-2, -1))}
+    def with_action_size(self, given, policy, values):  # type: ignore[no-untyped-def]
+        loss, logs = primary(self, given, policy, values)
+        return loss, {**logs, "action_size": policy(given.batch.obs).abs().mean((-2, -1))}
 
-    def with_target_size(self, values, y):  # type: ignore[no-untyped-def]
-        loss, logs = critic(self, values, y)
+    def with_target_size(self, given, values, y):  # type: ignore[no-untyped-def]
+        loss, logs = critic(self, given, values, y)
         return loss, {**logs, "target_size": y.abs().flatten(1).mean(1)}
 
     monkeypatch.setattr(Objectives, "primary_loss", with_action_size)
@@ -75,13 +75,10 @@ def test_a_rule_s_are_the_fields_of_its_report() -> None:
 def test_means_are_over_the_steps_of_their_kind_and_start_anew() -> None:
     sums = Diagnostics(METHODS["plain"], 2, torch.device("cpu"))
     for value in (1.0, 2.0, 6.0):
-        sums.add_critic(dict.fromkeys(CRITIC_DIAGNOSTICS, torch.tensor([value, 0.0])))
-    sums.add_actor(
-        {
-            **dict.fromkeys(ACTOR_DIAGNOSTICS, torch.tensor([4.0, 5.0])),
-            "log_prob": torch.zeros(2, 8),
-        }
-    )
+        logs = dict.fromkeys(CRITIC_DIAGNOSTICS, torch.tensor([value, 0.0]))
+        sums.add(logs, of_actor=False)
+    logs = dict.fromkeys(ACTOR_DIAGNOSTICS, torch.tensor([4.0, 5.0]))
+    sums.add({**logs, "log_prob": torch.zeros(2, 8)}, of_actor=True)
     assert sums.pop_means() == {name: [3.0, 0.0] for name in CRITIC_DIAGNOSTICS} | {
         name: [4.0, 5.0] for name in ACTOR_DIAGNOSTICS
     }

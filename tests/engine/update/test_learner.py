@@ -8,9 +8,8 @@ import torch
 from scipy import stats
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.gradients.backend import CriticGradient
-from damper.engine.gradients.shared_forward import SharedForwardBackend
+from damper.engine.fused import Fused
+from damper.engine.gradients import Autograd, CriticGradient, Given
 from damper.engine.loop.acting import Acting
 from damper.engine.update.learner import Learner
 from damper.interface import Batch
@@ -42,18 +41,19 @@ def test_an_agent_acts_and_learns_alone_as_in_a_population(
     assert agent == {"learning_rate": 1e-4, "eta": 0.5, "seed": 5}
     own = {"seeds": (5,), "eta": 0.5, "learning_rate": 1e-4}
     alone = small.learner(small.settings(backbone, "damper", **own, **shared))
-    for name, draw in together.noise(torch.tensor(7), 16).items():
-        assert torch.equal(draw[j], alone.noise(torch.tensor(7), 16)[name][0])
+    ours, theirs = small.noise(together, torch.tensor(7)), small.noise(alone, torch.tensor(7))
+    for name, draw in ours.items():
+        assert torch.equal(draw[j], theirs[name][0])
     acted = zip(
         rollout(together, np.repeat(OBS, 6, 0), 100), rollout(alone, OBS[1:], 100), strict=True
     )
     for ours, theirs in acted:
         np.testing.assert_allclose(ours[:, j], theirs[:, 0], rtol=0, atol=1e-5)
     assert together.acted.tolist() == [100] * 12 and alone.acted.tolist() == [100]
-    for name in together.population.state():
+    for name in together.state():
         pairs = zip(
-            small.pieces(together.population, name, j),
-            small.pieces(alone.population, name, 0),
+            small.pieces(together, name, j),
+            small.pieces(alone, name, 0),
             strict=True,
         )
         for a, b in pairs:
@@ -63,23 +63,22 @@ def test_an_agent_acts_and_learns_alone_as_in_a_population(
 @pytest.mark.parametrize("compile", [False, True])
 def test_how_an_update_runs_is_one_choice(compile: bool) -> None:
     made = small.learner(small.settings("td3", "damper+pave", compile=compile))
-    backend, (optimiser, *_) = made.population.gradient_backend, made.population.optimisers.values()
-    assert type(backend) is (SharedForwardBackend if compile else AutogradBackend)
-    assert backend.traceable is compile
-    assert (backend.agent_by_agent, optimiser.agent_by_agent) == (not compile, not compile)
+    optimiser = made.optimisers["actor"]
+    assert type(made.gradients) is (Fused if compile else Autograd)
+    assert (made.agent_by_agent, optimiser.agent_by_agent) == (not compile, not compile)
     assert (made.compiled(made.update) == made.update) is not compile
 
 
 def test_a_term_more_shifts_no_other_draw() -> None:
     plain, caps = (small.learner(small.settings(method=name)) for name in ("plain", "caps"))
     count = torch.tensor(3)
-    first, second = plain.noise(count, 16), caps.noise(count, 16)
+    first, second = small.noise(plain, count), small.noise(caps, count)
     assert set(first) < set(second)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert torch.equal(plain.state()["actor"], caps.state()["actor"])
 
 
-# --- acting --------------------------------------------------------------------------------------------------------
+# --- acting ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
@@ -98,7 +97,7 @@ def test_first_actions_are_uniform_and_td3_adds_its_noise_to_them(backbone: str)
         np.testing.assert_allclose(action, expected.numpy(), atol=1e-6)
         np.testing.assert_allclose(sent, 2 * action, atol=1e-6)  # Pendulum's torque is in ±2
         np.testing.assert_allclose(
-            mean, learner.population.networks.actor()(torch.tensor(OBS)[:, None])[:, 0], atol=1e-6
+            mean, learner.networks.actor()(torch.tensor(OBS)[:, None])[:, 0], atol=1e-6
         )
         actions.append(action[:, 0])
     if backbone == "sac":
@@ -115,7 +114,7 @@ def test_later_actions_are_the_policy_s_with_its_exploration(backbone: str) -> N
     for step in range(10):
         action = acting.act(OBS)[1]
         noise = streams.normal("exploration", step, (1, 1))[:, 0]
-        actor = learner.population.networks.actor()
+        actor = learner.networks.actor()
         if backbone == "td3":
             expected = (actor(obs)[:, 0] + 0.3 * noise).clamp(-1, 1)
         else:
@@ -133,7 +132,7 @@ def test_a_frozen_agent_acts_safely_and_the_others_as_before() -> None:
         np.testing.assert_array_equal(b[0], 0.0)  # the middle of ±2
 
 
-# --- learning ------------------------------------------------------------------------------------------------------
+# --- learning -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("backbone", "delay"), [("td3", 1), ("td3", 2), ("td3", 3), ("sac", 2)])
@@ -161,7 +160,7 @@ def test_it_updates_as_a_population_does(backbone: str, method: str) -> None:
     ours, theirs = (small.learner(small.settings(backbone, method)) for _ in range(2))
     for update in range(1, 6):
         fields, noise = theirs.sample()
-        small.update(theirs.population, Batch(*fields), noise, backbone == "sac" or update % 2 == 0)
+        theirs.update_on(Batch(*fields), noise, backbone == "sac" or update % 2 == 0)
         ours.update()
     for name, tensor in ours.state().items():
         assert torch.equal(tensor, theirs.state()[name]), name
@@ -196,13 +195,14 @@ def test_asap_s_average_moves_once_at_every_update(backbone: str) -> None:
 def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, seen = small.learner(small.settings(batch_size=4)), []
 
-    original = learner.population.critic_gradient
+    original = learner.gradients.of_critics
 
-    def record(batch: Batch, noise: dict[str, torch.Tensor]) -> CriticGradient:
+    def record(given: Given) -> CriticGradient:
+        batch, noise, _ = given
         seen.append((batch.obs.flatten().tolist(), noise["target"].flatten().tolist()))
-        return original(batch, noise)
+        return original(given)
 
-    monkeypatch.setattr(learner.population, "critic_gradient", record)
+    monkeypatch.setattr(learner.gradients, "of_critics", record)
     for _ in range(5):
         learner.update()
     for part in (0, 1):
@@ -213,14 +213,14 @@ def test_each_update_draws_its_own_batch_and_noise(monkeypatch: pytest.MonkeyPat
 def test_the_share_of_the_budget_reaches_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, seen = small.learner(small.settings(steps=300, policy_delay=1), rows=0), []
     row = np.zeros(learner.replay.rows.shape[1:], np.float32)
-    for half in ("critic_gradient", "step_actor"):
-        original = getattr(learner.population, half)
+    for half in ("of_critics", "of_actors"):
+        original = getattr(learner.gradients, half)
         monkeypatch.setattr(
-            learner.population,
+            learner.gradients,
             half,
-            lambda batch, *rest, call=original: (
-                seen.append(float(batch.progress)),
-                call(batch, *rest),
+            lambda given, *rest, call=original: (
+                seen.append(float(given.batch.progress)),
+                call(given, *rest),
             )[1],
         )
     for _ in range(3):

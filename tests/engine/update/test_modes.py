@@ -45,18 +45,18 @@ def check_same(ours: Learner, theirs: Learner, tolerance: float) -> None:
     assert set(ours.state()) == set(theirs.state()) and torch.equal(
         ours.acted.cpu(), theirs.acted.cpu()
     )
-    for name in ours.population.state():
+    for name in ours.state():
         for agent in (0, 1):
             pairs = zip(
-                small.pieces(ours.population, name, agent),
-                small.pieces(theirs.population, name, agent),
+                small.pieces(ours, name, agent),
+                small.pieces(theirs, name, agent),
                 strict=True,
             )
             for a, b in pairs:
                 assert (a - b).norm() <= tolerance * b.norm(), name
 
 
-# --- without a GPU -------------------------------------------------------------------------------------------------
+# --- without a GPU --------------------------------------------------------------------------------
 
 
 def trace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_compiled_equals_eager(method: str) -> None:
     check_same(compiled, eager, 1e-4)
 
 
-# --- with one ------------------------------------------------------------------------------------------------------
+# --- with one -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_each_replay_draws_new_noise_and_moves_on(backbone: str) -> None:
     drawn = torch.zeros(2, 16, 1, device="cuda")
 
     def draw() -> None:
-        drawn.copy_(learner.noise(count, 16)["target"])
+        drawn.copy_(small.noise(learner, count)["target"])
         count.add_(1)
 
     graph, seen = Graphed(draw, learner.state), []
@@ -245,7 +245,7 @@ def test_each_replay_draws_new_noise_and_moves_on(backbone: str) -> None:
         seen.append(drawn.clone())
         assert int(count) == update + 1
         assert torch.equal(
-            seen[-1], learner.noise(torch.tensor(update, device="cuda"), 16)["target"]
+            seen[-1], small.noise(learner, torch.tensor(update, device="cuda"))["target"]
         )
     assert all((seen[i] != seen[j]).all() for i in range(4) for j in range(i))
     critics = []

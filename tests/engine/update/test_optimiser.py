@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from damper.engine.update.optimiser import Adam, polyak
+from damper.engine.update.optimiser import Adam
 
 P, N = 3, 40
 RATES = torch.tensor([1e-3, 3e-4, 0.1], dtype=torch.float64)
@@ -97,21 +97,3 @@ def test_its_state_is_all_that_a_step_changes() -> None:
     assert changed == set(adam.state()) and all(
         adam.state()[name] is vars(adam)[name] for name in changed
     )
-
-
-def test_polyak() -> None:
-    generator = torch.Generator().manual_seed(0)
-    target, online = (torch.randn(P, N, generator=generator, dtype=torch.float64) for _ in range(2))
-    tau, before = torch.tensor([0.005, 0.0, 1.0], dtype=torch.float64), target.clone()
-    polyak(target, online, tau, ALL)
-    torch.testing.assert_close(
-        target, (1 - tau[:, None]) * before + tau[:, None] * online, rtol=1e-12, atol=0
-    )
-    assert torch.equal(target[1], before[1]) and torch.equal(target[2], online[2])
-
-
-def test_polyak_leaves_a_frozen_row() -> None:
-    target, online = torch.zeros(P, N), torch.full((P, N), float("nan"))
-    online[0] = 1.0
-    polyak(target, online, torch.full((P,), 0.5), torch.tensor([True, False, False]))
-    assert (target[0] == 0.5).all() and (target[1:] == 0).all()

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.gradients.backend import GradientBackend
-from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
-from damper.engine.update.update import make_update
 from damper.interface import Batch
 from damper.methods import METHODS
 
@@ -31,7 +25,7 @@ def build(
     backbone: str,
     dtype: torch.dtype,
     ent_coef: float | str,
-    backend: Callable[[AgentNetworks], GradientBackend],
+    fused: bool,
 ) -> Population:
     own = TD3 if backbone == "td3" else {"ent_coef": 1.0 if ent_coef == "auto" else ent_coef}
     hparams = {
@@ -40,10 +34,11 @@ def build(
     shape = NetworkSizes(reference.OBS, reference.ACT, reference.ARCH)
     plain = METHODS["plain"]
     return Population(
-        gradient_backend=backend(AgentNetworks(backbone, plain, shape, Streams([0]), dtype)),
+        AgentNetworks(backbone, plain, shape, Streams([0]), dtype),
         hparams=hparams,
         method_kwargs=plain.route({}),
         automatic_entropy=ent_coef == "auto",
+        fused=fused,
     )
 
 
@@ -59,15 +54,14 @@ def tensors(population: Population, name: str, flat: torch.Tensor) -> list[torch
     return weight_list(layout.unflatten(flat.reshape(-1, layout.size)))
 
 
-@pytest.mark.parametrize("backend", [AutogradBackend, SharedForwardBackend])
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("backbone", "ent_coef"), [("td3", 0.0), ("sac", 0.2), ("sac", "auto")])
-def test_updates_equal_sb3(backbone, ent_coef, dtype, backend, monkeypatch):
+def test_updates_equal_sb3(backbone, ent_coef, dtype, fused, monkeypatch):
     extra = {} if backbone == "td3" else {"ent_coef": ent_coef}
     made = reference.model(backbone, dtype, monkeypatch, **HYPER, **extra)
-    population = build(backbone, dtype, ent_coef, backend)
+    population = build(backbone, dtype, ent_coef, fused)
     reference.load(population, made, backbone)
-    updates = {with_actor: make_update(population, with_actor) for with_actor in (False, True)}
     before = {name: value.clone() for name, value in population.state().items()}
     generator = torch.Generator().manual_seed(0)
     for k in range(UPDATES):
@@ -75,7 +69,7 @@ def test_updates_equal_sb3(backbone, ent_coef, dtype, backend, monkeypatch):
         reference.train_once(made, given, k, monkeypatch)
         noise = {name: draw[None] for name, draw in reference.noise(backbone, given, k).items()}
         stacked = Batch(*(part[None] for part in given[:5]))
-        updates[backbone == "sac" or (k + 1) % 2 == 0](stacked, noise)
+        population.update_on(stacked, noise, with_actor=backbone == "sac" or (k + 1) % 2 == 0)
     for name, theirs in reference.rows(made, population, backbone).items():
         ours = population.state()[name]
         assert not torch.equal(ours, before[name]), name

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 
-from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.gradients.backend import GradientBackend
-from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.networks.agent_networks import AgentNetworks
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
 from damper.methods import METHODS
 from damper.rules import RULES, state_tensors
 from tests.engine import small
 
-Backend = Callable[[AgentNetworks], GradientBackend]
 SEEDS = (5, 3, 8, 1, 9, 2, 7, 4)
 WATCHED = {torch.float32: 1, torch.float64: 3}
 UPDATES = 100
@@ -65,13 +60,13 @@ def build(
     case: tuple[str, bool, str],
     dtype: torch.dtype,
     members: Sequence[int] = range(8),
-    backend: Backend = AutogradBackend,
+    fused: bool = False,
 ) -> Population:
     backbone, automatic, method = case
     hparams = {name: [values[j] for j in members] for name, values in HYPER.items()}
     own = {name: [values[j] for j in members] for name, values in OWN.get(method, {}).items()}
     return small.population(
-        backbone, method, [SEEDS[j] for j in members], dtype, automatic, hparams, own, backend
+        backbone, method, [SEEDS[j] for j in members], dtype, automatic, hparams, own, fused
     )
 
 
@@ -103,7 +98,7 @@ def test_a_member_equals_the_same_agent_alone_by_shared_forward_passes(
     case: tuple[str, bool, str],
 ) -> None:
     together, alone = (
-        build(case, torch.float64, members, SharedForwardBackend) for members in (range(8), (3,))
+        build(case, torch.float64, members, fused=True) for members in (range(8), (3,))
     )
     small.train(together, SEEDS, 20)
     small.train(alone, SEEDS[3:4], 20)
@@ -156,7 +151,7 @@ def test_what_lies_between_the_layers_stays_zero(method: str) -> None:
             assert torch.equal(layout.flatten(weight_list(layout.unflatten(rows))), rows)
 
 
-# --- an agent that is not finite -----------------------------------------------------------------------------------
+# --- an agent that is not finite ------------------------------------------------------------------
 
 PARAMETERS = ("actor", "critic", "actor_target", "critic_target", "actor_average", "log_ent_coef")
 PLANTED_AT, MEMBER = 6, 2
@@ -184,32 +179,31 @@ def spoil_reward(made: Population, given: Any) -> Any:
 
 
 def overflow(made: Population, given: Any) -> Any:
-    """A gradient that is finite, but whose square is not: an infinite second moment would stop Adam silently."""
+    """A finite gradient whose square is not: an infinite second moment would stop Adam."""
     batch, noise = given
     reward = batch.reward.clone()
     reward[MEMBER] = 1e25
     return batch._replace(reward=reward), noise
 
 
-def run(case: tuple[str, bool, str], spoil: Any, backend: Backend) -> list[dict[str, torch.Tensor]]:
+def run(case: tuple[str, bool, str], spoil: Any, fused: bool) -> list[dict[str, torch.Tensor]]:
     """States after every update; the actor learns at each, so that a death is seen at once."""
-    made, states = build(case, torch.float32, backend=backend), []
+    made, states = build(case, torch.float32, fused=fused), []
     for k in range(12):
         given = small.inputs(made, SEEDS, k)
-        small.update(
-            made, *(spoil(made, given) if spoil and k == PLANTED_AT else given), with_actor=True
-        )
+        given = spoil(made, given) if spoil and k == PLANTED_AT else given
+        made.update_on(*given, with_actor=True)
         states.append({name: value.clone() for name, value in made.state().items()})
     return states
 
 
-@pytest.mark.parametrize("backend", [AutogradBackend, SharedForwardBackend])
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("spoil", [spoil_parameters, spoil_critic, spoil_reward, overflow])
 @pytest.mark.parametrize("case", FREEZING, ids=str)
 def test_a_nan_freezes_its_agent_and_changes_no_bit_of_the_others(
-    case: tuple[str, bool, str], spoil: Any, backend: Backend
+    case: tuple[str, bool, str], spoil: Any, fused: bool
 ) -> None:
-    clean, spoiled = (run(case, one, backend) for one in (None, spoil))
+    clean, spoiled = (run(case, planted, fused) for planted in (None, spoil))
     others = [j for j in range(8) if j != MEMBER]
     for before, after in zip(clean, spoiled, strict=True):
         for name in before:
@@ -233,7 +227,33 @@ def test_a_nan_freezes_its_agent_and_changes_no_bit_of_the_others(
 
 
 def test_everything_an_optimiser_changes_is_in_the_state() -> None:
-    made = small.learner(small.settings("sac")).population
+    made = small.learner(small.settings("sac"))
     for name, adam in made.optimisers.items():
         for part, tensor in adam.state().items():
             assert made.state()[f"{name}.{part}"] is tensor
+
+
+# --- copies that follow ---------------------------------------------------------------------------
+
+
+def test_a_target_follows_with_each_agent_s_own_rate() -> None:
+    made = build(("td3", False, "plain"), torch.float64, (0, 1, 2))
+    target, online = made.state()["critic_target"], made.state()["critic"]
+    generator = torch.Generator().manual_seed(0)
+    for tensor in (target, online):
+        tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
+    tau, before = torch.tensor([0.005, 0.0, 1.0], dtype=torch.float64), target.clone()
+    made.polyak_update("critic", "critic_target", tau)
+    torch.testing.assert_close(
+        target, (1 - tau[:, None]) * before + tau[:, None] * online, rtol=1e-12, atol=0
+    )
+    assert torch.equal(target[1], before[1]) and torch.equal(target[2], online[2])
+
+
+def test_the_target_of_a_frozen_agent_stays() -> None:
+    made = build(("td3", False, "plain"), torch.float32, (0, 1, 2))
+    target, online = made.state()["critic_target"].zero_(), made.state()["critic"]
+    online.fill_(float("nan"))[0] = 1.0
+    made.state()["active"].copy_(torch.tensor([True, False, False]))
+    made.polyak_update("critic", "critic_target", torch.full((3,), 0.5))
+    assert (target[0] == 0.5).all() and (target[1:] == 0).all()

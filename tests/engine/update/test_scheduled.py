@@ -1,4 +1,4 @@
-"""Settings that follow a run's progress: Stable-Baselines3's schedules, per agent, the same bits however they run."""
+"""Settings that follow a run's progress, per agent, with the same bits however they run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def values_seen(trainer: Trainer) -> list[tuple[float, list[float], list[float]]
     for with_actor, update in list(learner._sample_and_update.items()):
 
         def spy(update: Any = update) -> None:
-            population = learner.population
+            population = learner
             rate, eta = population.hparams["learning_rate"], population.method_kwargs["rule"]["eta"]
             done = int(learner.replay.sampleable_on_device) / trainer.settings.steps
             seen.append((1 - done, rate.tolist(), eta.tolist()))
@@ -49,7 +49,7 @@ def same_bits(ours: Trainer, theirs: Trainer) -> None:
         torch.testing.assert_close(tensor, theirs.learner.state()[name], rtol=0, atol=0, msg=name)
 
 
-# --- values --------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -59,7 +59,7 @@ def test_updates_read_the_tensors_that_are_set(dtype: str) -> None:
         "learning_rate",
         "eta",
     }
-    population, tensors = learner.population, learner.scheduled.tensors
+    population, tensors = learner, learner.scheduled.tensors
     assert population.hparams["learning_rate"] is tensors["learning_rate"], (
         "a copy would stay at its first value"
     )
@@ -103,7 +103,7 @@ def test_without_a_schedule_nothing_is_set(tmp_path: Path) -> None:
     assert learner.scheduled is None and "learning_rate" not in learner.settings.scheduled()
 
 
-# --- however they run ----------------------------------------------------------------------------------------------
+# --- however they run -----------------------------------------------------------------------------
 
 
 def test_an_agent_s_schedule_is_its_own(tmp_path: Path) -> None:
@@ -114,14 +114,14 @@ def test_an_agent_s_schedule_is_its_own(tmp_path: Path) -> None:
         for learner in (together, alone):
             learner.update()
             learner.replay.set_stored(learner.replay.stored + 5)
-    for name in together.population.state():
+    for name in together.state():
         for ours, theirs in zip(
-            small.pieces(together.population, name, 0),
-            small.pieces(alone.population, name, 0),
+            small.pieces(together, name, 0),
+            small.pieces(alone, name, 0),
             strict=True,
         ):
             assert (ours - theirs).norm() <= 1e-5 * theirs.norm(), name
-    assert not torch.equal(*together.population.state()["actor"])
+    assert not torch.equal(*together.state()["actor"])
 
 
 def test_learning_while_environments_step_changes_no_bit(
@@ -163,10 +163,8 @@ def test_compiled_updates_see_the_values_of_now(monkeypatch: pytest.MonkeyPatch)
         for learner in (eager, traced):
             learner.update()
             learner.replay.set_stored(learner.replay.stored + 15)
-    for name, tensor in traced.population.state().items():
-        torch.testing.assert_close(
-            tensor, eager.population.state()[name], rtol=1e-9, atol=1e-12, msg=name
-        )
+    for name, tensor in traced.state().items():
+        torch.testing.assert_close(tensor, eager.state()[name], rtol=1e-9, atol=1e-12, msg=name)
     torch._dynamo.reset()
 
 
@@ -182,13 +180,13 @@ def test_graphs_see_the_values_of_now(compile: bool) -> None:
         for learner in learners:
             learner.update()
             learner.replay.set_stored(learner.replay.stored + 5)
-    for name, tensor in learners[1].population.state().items():
+    for name, tensor in learners[1].state().items():
         torch.testing.assert_close(
-            tensor, learners[0].population.state()[name], rtol=1e-8, atol=1e-11, msg=name
+            tensor, learners[0].state()[name], rtol=1e-8, atol=1e-11, msg=name
         )
 
 
-# --- records -------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 def test_a_schedule_is_recorded_and_another_one_is_another_run(tmp_path: Path) -> None:

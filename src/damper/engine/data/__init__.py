@@ -1,1 +1,1 @@
-"""The data of training: replay, random numbers by seed and counter, statistics of episodes and observations."""
+"""The data of training: replay, random numbers, statistics of episodes and observations."""

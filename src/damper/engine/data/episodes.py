@@ -1,4 +1,4 @@
-"""Statistics of training episodes: return, length and smoothness of the policy's deterministic actions."""
+"""Statistics of training episodes: return, length, smoothness of deterministic actions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ INITIAL_STEPS = 256  # initial capacity in steps
 
 
 class EpisodeStats(NamedTuple):
-    """One finished training episode; ``sm`` and ``change`` measure the deterministic actions, without exploration."""
+    """One finished training episode; ``sm`` and ``mean_change`` without exploration."""
 
     agent: int
     episode_return: float
     length: int
     sm: float
-    change: float
+    mean_change: float
 
 
 class EpisodeTracker:
@@ -64,27 +64,26 @@ class EpisodeTracker:
         return finished
 
     def _finish(self, agent: int) -> EpisodeStats:
-        lasted = slice(int(self._began[agent]), self._steps)
-        actions = self._actions[lasted, agent]  # in [-1, 1], a range of two
-        sent = unscale_action(actions, self.low, self.high)
-        episode_return = float(self._rewards[lasted, agent].sum(dtype=np.float64))
-        return EpisodeStats(
-            agent, episode_return, len(actions), smoothness(sent), mean_change(actions) / 2.0
-        )
+        steps = slice(int(self._began[agent]), self._steps)
+        actions = self._actions[steps, agent]
+        episode_return = float(self._rewards[steps, agent].sum(dtype=np.float64))
+        sm = smoothness(unscale_action(actions, self.low, self.high))
+        # As a share of the range, which is two: these actions are in [-1, 1].
+        return EpisodeStats(agent, episode_return, len(actions), sm, mean_change(actions) / 2.0)
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint, without steps from before the oldest current episode."""
         oldest = int(self._began.min())
-        known = slice(oldest, self._steps)
         return {
             "began": self._began - oldest,
-            "means": self._actions[known].copy(),
-            "rewards": self._rewards[known].copy(),
+            "means": self._actions[oldest : self._steps].copy(),
+            "rewards": self._rewards[oldest : self._steps].copy(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from ``state``, with free capacity for at least as many steps again."""
         self._began, self._steps = np.array(state["began"]), len(state["means"])
+        # Capacity at least doubles, so that copying stays a small share of the steps.
         more = max(INITIAL_STEPS, self._steps, len(self._actions) - self._steps)
         self._actions, self._rewards = (
             np.concatenate((kept, np.zeros((more, *kept.shape[1:]), np.float32)))

@@ -1,4 +1,4 @@
-"""Normalise each agent's observations by running statistics, as Stable-Baselines3's ``VecNormalize`` does."""
+"""Normalising each agent's observations by running statistics, as SB3's ``VecNormalize`` does."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ class RunningMeanStd:
     def __init__(self, n_agents: int, obs_dim: int, device: torch.device) -> None:
         """As in SB3's class of this name: mean 0, variance 1, and almost no weight."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": device}
-        self.mean, self.var = (
-            torch.zeros(n_agents, obs_dim, **exact),
-            torch.ones(n_agents, obs_dim, **exact),
-        )
+        self.mean = torch.zeros(n_agents, obs_dim, **exact)
+        self.var = torch.ones(n_agents, obs_dim, **exact)
         self.count = torch.full((n_agents, 1), FIRST_COUNT, **exact)
 
     def state(self) -> dict[str, Tensor]:
@@ -32,7 +30,7 @@ class RunningMeanStd:
         return {"obs_mean": self.mean, "obs_var": self.var, "obs_count": self.count}
 
     def update(self, obs: Tensor, active: Tensor) -> None:
-        """Add one observation ``[P, d]`` of each agent for which ``active`` ``[P]`` is true (Chan's formula)."""
+        """Add an observation ``[P, d]`` of the agents that are ``active`` ``[P]`` (Chan)."""
         total = self.count + 1.0
         delta = obs.to(self.mean.dtype) - self.mean
         mean = self.mean + delta / total
@@ -41,7 +39,7 @@ class RunningMeanStd:
             old.copy_(torch.where(active.unsqueeze(1), new, old))
 
     def normalise(self, obs: Tensor) -> Tensor:
-        """Normalise observations ``[P, ..., d]`` by their agent's current statistics; the dtype stays."""
+        """Observations ``[P, ..., d]`` by their agent's current statistics; the dtype stays."""
         shape = (len(self.mean), *(1,) * (obs.ndim - 2), -1)
         mean, scale = self.mean.view(shape), (self.var + EPSILON).sqrt().reciprocal().view(shape)
         return ((obs.to(mean.dtype) - mean) * scale).clamp(-CLIP, CLIP).to(obs.dtype)

@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of (agent's seed, purpose, counter), with no state but the counters.
+"""Random numbers as a pure function of (agent's seed, purpose, counter); counters are the state.
 
 Each agent and each purpose has its own stream, so switching a term off shifts no other, an agent
 draws the same numbers alone or in a population, and a resumed run draws what the killed one would
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-REPLAY_INDICES, WARM_UP_ACTIONS = (
-    "replay",
-    "random",
-)  # purposes that every backbone has; noise adds its own
+from damper.interface import Noise
+
+# Purposes that every backbone has; noise adds its own.
+REPLAY_INDICES, WARM_UP_ACTIONS = "replay", "random"
 
 
 def _signed(value: int) -> int:
@@ -71,9 +71,13 @@ class Streams:
 
     def bits(self, purpose: str, counter: Tensor | int, shape: Sequence[int]) -> Tensor:
         """64 random bits per element of ``[P, *shape]``: block number ``counter`` of the stream."""
+        key = self._keys.get(purpose)
+        if key is None:
+            key = self.key(purpose)
+        # Counters number whole blocks, so draws of one stream never overlap.
         count = math.prod(shape)
         index = torch.arange(count, device=self.device) + counter * count
-        return _mix(self.key(purpose)[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
+        return _mix(key[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
 
     def integers(
         self, purpose: str, counter: Tensor | int, shape: Sequence[int], below: Tensor | int
@@ -84,11 +88,29 @@ class Streams:
     def host_integers(
         self, purpose: str, counter: int, count: int, below: int
     ) -> NDArray[np.int64]:
-        """``integers`` of shape ``[P, count]`` in NumPy, which takes a third of torch's time for so few numbers."""
+        """``integers`` ``[P, count]`` in NumPy: a third of torch's time for so few numbers."""
         if purpose not in self._host_keys:
             self._host_keys[purpose] = self.key(purpose).cpu().numpy()[:, None]
         index = np.arange(counter * count, (counter + 1) * count)
         return _shift(_mix(self._host_keys[purpose] + index * _GOLDEN), 1) % below
+
+    def noise(
+        self,
+        kinds: Mapping[str, Noise],
+        counter: Tensor | int,
+        rows: int,
+        shapes: Mapping[str | None, tuple[int, ...]],
+        dtype: torch.dtype,
+    ) -> dict[str, Tensor]:
+        """Draw number ``counter`` of every kind of noise, ``[P, rows, ·]``, by name.
+
+        ``shapes`` are ``NetworkSizes.noise_shapes``.
+        """
+        draws = {}
+        for name, noise in kinds.items():
+            draw = getattr(self, noise.kind)
+            draws[name] = draw(name, counter, (rows, *shapes[noise.like]), dtype)
+        return draws
 
     def uniform(
         self,
@@ -109,6 +131,7 @@ class Streams:
     ) -> Tensor:
         """Standard normal (Box and Muller, with both uniforms from the halves of one draw)."""
         bits = self.bits(purpose, counter, shape)
+        # Half a step above zero, whose logarithm would be infinite.
         u: Tensor = (_shift(bits, 32).to(dtype) + 0.5) * 2.0**-32
         angle = (bits & 0xFFFFFFFF).to(dtype) * (2.0**-31 * math.pi)
         return (-2.0 * u.log()).sqrt() * angle.cos()

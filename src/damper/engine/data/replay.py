@@ -6,7 +6,6 @@ critic's input ``(s, a)`` is contiguous.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from damper.engine.data.random_streams import REPLAY_INDICES, Streams
-from damper.engine.device.cuda_graph import CAPTURE_WARM_UP_RUNS
+from damper.engine.device.cuda_graph import CAPTURE_WARM_UP_RUNS, Graphed
 from damper.engine.device.transfers import Upload
 from damper.interface import Batch
 
 
 class Replay:
-    """Transitions of P agents in lockstep, ``[capacity, P, D]``; every ``(s, s')`` is a true environment step."""
+    """Transitions of P agents in lockstep, ``[capacity, P, D]``; ``(s, s')`` are true steps."""
 
     def __init__(
         self,
@@ -31,17 +30,13 @@ class Replay:
         act_dim: int,
         device: torch.device,
         dtype: torch.dtype,
+        graph: bool = False,
     ) -> None:
-        """Allocate the buffer at full size."""
-        self.capacity, self.n_agents, self.obs_dim, self.act_dim = (
-            capacity,
-            n_agents,
-            obs_dim,
-            act_dim,
-        )
-        self.rows = torch.zeros(
-            capacity, n_agents, self.width(obs_dim, act_dim), device=device, dtype=dtype
-        )
+        """Allocate the buffer at full size; with ``graph``, ``add`` replays a CUDA graph."""
+        self.capacity, self.n_agents = capacity, n_agents
+        self.obs_dim, self.act_dim = obs_dim, act_dim
+        width = self.width(obs_dim, act_dim)
+        self.rows = torch.zeros(capacity, n_agents, width, device=device, dtype=dtype)
         # Total number of steps stored: on the host for bookkeeping, on the device for sampling
         # inside a graph.
         self.stored = 0
@@ -50,12 +45,11 @@ class Replay:
         # one in progress.
         self.sampleable = 0
         self.sampleable_on_device = torch.zeros_like(self.stored_on_device)
+        # For indices into the rows of all agents flattened: one gather instead of one per agent.
         self._agent = torch.arange(n_agents, device=device).unsqueeze(1)
-        self._new, self._newest = (
-            Upload(self.rows.shape[1:], device, dtype),
-            torch.zeros_like(self.rows[:1]),
-        )
-        self._launch_write: Callable[[], None] = self._write
+        self._new = Upload(self.rows.shape[1:], device, dtype)
+        self._newest = torch.zeros_like(self.rows[:1])
+        self._launch_write = Graphed(self._write, self._written) if graph else self._write
 
     @staticmethod
     def width(obs_dim: int, act_dim: int) -> int:
@@ -71,14 +65,11 @@ class Replay:
         terminated: ArrayLike,
         first: ArrayLike,
     ) -> NDArray[Any]:
-        """Pack one step of all agents into rows ``[P, D]``; ``first`` marks an episode's first step."""
-        wide, scalars = (
-            np.asarray(obs),
-            (np.asarray(x)[:, None] for x in (reward, terminated, first)),
-        )
-        parts = (wide, np.asarray(action), np.asarray(next_obs), *scalars)
+        """One step of all agents as rows ``[P, D]``; ``first`` marks an episode's first step."""
+        scalars = (np.asarray(column)[:, None] for column in (reward, terminated, first))
+        parts = (np.asarray(obs), np.asarray(action), np.asarray(next_obs), *scalars)
         # NumPy concatenates six small arrays in a few microseconds, and this happens at every step.
-        return np.concatenate(parts, -1, dtype=wide.dtype, casting="unsafe")
+        return np.concatenate(parts, -1, dtype=parts[0].dtype, casting="unsafe")
 
     def add(self, rows: ArrayLike) -> None:
         """Store one step of all agents, overwriting the oldest once the buffer is full."""
@@ -89,7 +80,7 @@ class Replay:
         self.sampleable = self.stored
 
     def _write(self) -> None:
-        """The device part of ``add``; reads only device tensors, so that a CUDA graph can capture it."""
+        """The device's part of ``add``, on device tensors alone: a CUDA graph can capture it."""
         self._new.send(self._newest[0])
         self.rows.index_copy_(0, (self.stored_on_device % self.capacity).unsqueeze(0), self._newest)
         self.stored_on_device += 1
@@ -110,38 +101,28 @@ class Replay:
         self.stored_on_device.fill_(stored)
         self.sampleable_on_device.fill_(stored)
 
-    def capture(
-        self, graphed: Callable[[Callable[[], None], Callable[[], Mapping[str, Tensor]]], Any]
-    ) -> None:
-        """Make ``add`` replay a CUDA graph, which ``graphed`` makes from a function and the tensors it changes."""
-
-        def changed() -> dict[str, Tensor]:
-            count = min(CAPTURE_WARM_UP_RUNS, self.capacity)  # rows that the warm-up writes
-            rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(count)}
-            return {
-                **rows,
-                "stored": self.stored_on_device,
-                "sampleable": self.sampleable_on_device,
-            }
-
-        self._launch_write = graphed(self._write, changed)
+    def _written(self) -> dict[str, Tensor]:
+        """The tensors that ``_write`` changes while a graph of it is captured."""
+        count = min(CAPTURE_WARM_UP_RUNS, self.capacity)  # rows that the warm-up writes
+        rows = {str(i): self.rows[(self.stored + i) % self.capacity] for i in range(count)}
+        counts = {"stored": self.stored_on_device, "sampleable": self.sampleable_on_device}
+        return {**rows, **counts}
 
     def sample(
         self, streams: Streams, counter: Tensor | int, batch_size: int, previous_obs: bool = False
     ) -> Batch:
         """A uniform batch per agent, ``[P, B, ·]``; can run inside a CUDA graph."""
         size = self.sampleable_on_device.clamp(max=self.capacity)
-        return self.gather(
-            streams.integers(REPLAY_INDICES, counter, (batch_size,), size), previous_obs
-        )
+        index = streams.integers(REPLAY_INDICES, counter, (batch_size,), size)
+        return self.gather(index, previous_obs)
 
     def gather(self, index: Tensor, previous_obs: bool = False) -> Batch:
         """The transitions at ring positions ``index`` ``[P, B]``."""
-        rows = self._take(index)
         d, a = self.obs_dim, self.act_dim
-        obs, action, next_obs, scalars = rows.split((d, a, d, 3), -1)
+        obs, action, next_obs, scalars = self._take(index).split((d, a, d, 3), -1)
         reward, terminated, first = scalars.unbind(-1)
         before = None
+        # The step before in the ring is the step before in time: agents act in lockstep.
         if previous_obs:
             # The predecessor of the oldest step has been overwritten, so that step counts as an
             # episode's first.
@@ -155,16 +136,17 @@ class Replay:
         return Batch(obs, action, reward, next_obs, terminated, before)
 
     def not_finite(self, agent: int) -> list[str]:
-        """Which of an agent's stored observations and rewards are not all finite; waits for the device."""
+        """Which of an agent's observations and rewards are not all finite; waits for the device."""
         d, a = self.obs_dim, self.act_dim
         obs, _, next_obs, scalars = self.rows[: self.stored, agent].split((d, a, d, 3), -1)
-        given = {"observations": (obs, next_obs), "rewards": (scalars[:, 0],)}
+        inputs = {"observations": (obs, next_obs), "rewards": (scalars[:, 0],)}
         # A sum is finite if all terms are: float64 does not overflow, and no temporary of the
         # buffer's size is made.
-        sums = {
-            name: [part.sum(dtype=torch.float64) for part in parts] for name, parts in given.items()
-        }
-        return [name for name, own in sums.items() if not all(bool(one.isfinite()) for one in own)]
+        return [
+            name
+            for name, parts in inputs.items()
+            if not all(part.sum(dtype=torch.float64).isfinite() for part in parts)
+        ]
 
     def _take(self, index: Tensor) -> Tensor:
         flat = (index * self.n_agents + self._agent).flatten()

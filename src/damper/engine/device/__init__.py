@@ -1,1 +1,1 @@
-"""How work runs on a device: CUDA graphs, pinned copies, threads, precision, several processes on one GPU."""
+"""How work runs on a device: CUDA graphs, copies, threads, precision, processes on one GPU."""

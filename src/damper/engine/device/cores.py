@@ -1,4 +1,4 @@
-"""The number of usable cores; without torch, which commands that only look at an environment do not load."""
+"""The number of usable cores; without torch, which not every command loads."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Graphed:
     def __init__(
         self, function: Callable[[], Any], state: Callable[[], Mapping[str, Tensor]]
     ) -> None:
-        """Nothing is captured before the first call, when everything that the function reads exists."""
+        """Capture waits for the first call, when everything that the function reads exists."""
         self.function, self.state = function, state
         self.graph: torch.cuda.CUDAGraph | None = None
         self.output: Any = None
@@ -54,7 +54,7 @@ class Graphed:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Collect garbage before the capture and not during it: a graph freed during a capture would break it."""
+    """Collect garbage before a capture, not during it: freeing a graph then would break it."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()

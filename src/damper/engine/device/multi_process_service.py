@@ -1,4 +1,4 @@
-"""CUDA's multi-process service (MPS): kernels of several processes run at once on one GPU instead of taking turns."""
+"""CUDA's multi-process service (MPS): kernels of several processes run at once on one GPU."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def multi_process_service(enabled: bool = True) -> Iterator[bool]:
         yield True
         return
     with tempfile.TemporaryDirectory(prefix="damper-mps-") as folder:
-        own = {PIPES: str(Path(folder, "pipes")), LOGS: str(Path(folder, "logs"))}
-        for path in own.values():
+        folders = {PIPES: str(Path(folder, "pipes")), LOGS: str(Path(folder, "logs"))}
+        for path in folders.values():
             Path(path).mkdir()
-        env = {**os.environ, **own}
+        env = {**os.environ, **folders}
         if subprocess.run([control, "-d"], env=env, capture_output=True, check=False).returncode:
             yield False
             return
-        before = {name: os.environ.get(name) for name in own}
-        os.environ.update(own)
+        before = {name: os.environ.get(name) for name in folders}
+        os.environ.update(folders)
         try:
             yield True
         finally:

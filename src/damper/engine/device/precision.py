@@ -11,7 +11,7 @@ from damper.errors import DamperError
 
 
 def check_tf32(device: str, tf32: bool) -> None:
-    """Raise for TF32 on a CPU, which does not have it: records would name a format that was not used."""
+    """Raise for TF32 on a CPU, which has none: records would name a format that was not used."""
     if tf32 and not device.startswith("cuda"):
         raise DamperError(
             "tf32 must be off on a CPU, which has no TF32, but True was given with "
@@ -22,7 +22,7 @@ def check_tf32(device: str, tf32: bool) -> None:
 
 @contextmanager
 def device_context(device: str, tf32: bool) -> Iterator[None]:
-    """Make a CUDA device the current one and allow TF32 products or not; both are restored at the end."""
+    """Make a CUDA device the current one, and allow TF32 products or not; restores both."""
     matmul = torch.backends.cuda.matmul
     switch = _readable_switch()
     before = getattr(matmul, switch)
@@ -35,7 +35,7 @@ def device_context(device: str, tf32: bool) -> Iterator[None]:
 
 
 def _readable_switch() -> str:
-    """The name of PyTorch's TF32 switch that can be read: the old one raises once the new one has been set."""
+    """The TF32 switch that can be read: PyTorch's old one raises once the new one has been set."""
     try:
         _ = torch.backends.cuda.matmul.allow_tf32
     except RuntimeError:

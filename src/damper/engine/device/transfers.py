@@ -19,7 +19,7 @@ _blocking_events = False
 
 
 def sleep_while_waiting() -> None:
-    """Make the host sleep instead of spin while it waits for copies of buffers that this process makes from now on.
+    """Make the host sleep instead of spin while it waits for copies of later buffers.
 
     Use it in processes that share cores, where spinning keeps a core from other processes'
     environments. In a process alone, spinning notices the end of a copy slightly sooner.
@@ -29,7 +29,7 @@ def sleep_while_waiting() -> None:
 
 
 class _PinnedBuffer:
-    """Host memory of a fixed shape, pinned for a GPU, with an event that marks the end of its last copy."""
+    """Host memory, pinned for a GPU, with an event that marks the end of its last copy."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class Upload(_PinnedBuffer):
 
 
 class Download(_PinnedBuffer):
-    """Device to host: ``start`` and ``record_event`` after computing the tensor, ``wait`` where numbers are needed."""
+    """Device to host: ``start`` and ``record_event``, then ``wait`` where numbers are needed."""
 
     def start(self, source: Tensor) -> None:
-        """Copy from the device in stream order; work launched after ``record_event`` does not delay ``wait``."""
+        """Copy from the device in stream order; later work does not delay ``wait``."""
         self._host.copy_(source, non_blocking=True)
 
     def wait(self) -> NDArray[Any]:

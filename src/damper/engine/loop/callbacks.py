@@ -42,7 +42,7 @@ class Training:
         return self.policies()[self._checked(agent)]
 
     def freeze(self, agent: int) -> None:
-        """Stop training an agent: it keeps its weights until the end of the run, and the others continue."""
+        """Stop training an agent: it keeps its weights from here on; the others continue."""
         self._freeze(self._checked(agent))
 
     def _checked(self, agent: int) -> int:
@@ -82,7 +82,7 @@ class Callbacks:
         self.frozen: dict[int, int] = {}
 
     def __call__(self, training: Training) -> None:
-        """Call each callback; after an error the rest are skipped, and it is raised once everything is saved."""
+        """Call each callback; an error skips the rest, and is raised once everything is saved."""
         try:
             for function in self.functions:
                 self.stop |= function(training) is False

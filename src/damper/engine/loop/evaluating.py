@@ -50,7 +50,7 @@ def _deterministic_actions(learner: Learner, obs: NDArray[np.float32]) -> NDArra
     """Actions ``[P·E, A]`` for observations ``[P·E, d]``, an agent's E episodes side by side."""
     rows = torch.as_tensor(obs, device=learner.device, dtype=learner.dtype)
     inputs = learner.normalise(rows.unflatten(0, (learner.n_agents, -1)))
-    actions = torch.nan_to_num(learner.population.networks.actor()(inputs)).flatten(0, 1)
+    actions = torch.nan_to_num(learner.networks.actor()(inputs)).flatten(0, 1)
     on_host = actions.to("cpu", torch.float32).numpy()
     return unscale_action(on_host, learner.spec.low, learner.spec.high)
 

@@ -38,11 +38,9 @@ def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
 
 
 def needed_memory(settings: Settings, obs_dim: int, act_dim: int, peak: float = 1.0) -> int:
-    """Bytes of the replay, as far as the run can fill it, plus ``peak`` times parameters, targets and moments."""
-    method, sizes = (
-        find_method(settings.method),
-        NetworkSizes(obs_dim, act_dim, settings.net_arch, settings.activation),
-    )
+    """Bytes of the replay that the run can fill, plus ``peak`` times parameters and moments."""
+    method = find_method(settings.method)
+    sizes = NetworkSizes(obs_dim, act_dim, settings.net_arch, settings.activation)
     actor, critic = layouts(settings.backbone, method, sizes)
     copies = 3 + BACKBONES[settings.backbone].HAS_ACTOR_TARGET + method.prediction
     replay: int = min(settings.buffer_size, settings.steps) * Replay.width(obs_dim, act_dim)
@@ -58,8 +56,8 @@ def memory_available(device: torch.device) -> int | None:
     bounds = []
     info, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
     if info.exists():
-        lines = (line.split() for line in info.read_text().splitlines())
-        bounds += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+        rows = (line.split() for line in info.read_text().splitlines())
+        bounds += [int(row[1]) * 1024 for row in rows if row[0] == "MemAvailable:"]
     if limit.exists() and limit.read_text().strip().isdigit():
         bounds.append(int(limit.read_text()))  # a container may have less than the machine
     return min(bounds, default=None)

@@ -65,7 +65,7 @@ def _method_settings(settings: Settings, agent: Mapping[str, Any]) -> dict[str, 
 
 def actor_params(learner: Learner) -> tuple[Layout, Tensor]:
     """Layout and parameters ``[P, n]`` of the actors on the CPU, without the prediction head."""
-    trained = learner.population.networks.actor_layout
+    trained = learner.networks.actor_layout
     weights = trained.unflatten(learner.state()["actor"].to("cpu", torch.float32))
     layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
     return layout, layout.flatten(

@@ -42,7 +42,7 @@ MetricsWriter = Callable[[dict[str, Any]], None]
 
 
 class Trainer:
-    """Trains one population to its budget of steps, from the newest checkpoint in its folder if there is one."""
+    """Trains one population to its budget of steps, from its newest checkpoint if it has one."""
 
     def __init__(
         self,
@@ -51,16 +51,14 @@ class Trainer:
         metrics_writers: tuple[MetricsWriter, ...] = (),
         callbacks: tuple[Callback, ...] = (),
     ) -> None:
-        """Build environments and learner, open the run's folder, and load its newest checkpoint if it has one."""
+        """Build environments and learner, open the run's folder, load its newest checkpoint."""
         assert left_to_train(Run(out), settings), (
             "a finished run is opened, not trained: it would begin anew"
         )
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks(callbacks)
-        self.checkpoints, self.log = (
-            CheckpointStore(out / "checkpoints"),
-            MetricsLog(out / "metrics.jsonl"),
-        )
+        self.checkpoints = CheckpointStore(out / "checkpoints")
+        self.log = MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
         seeds = [agent["seed"] for agent in settings.agents()]
         where = settings.env, seeds, settings.backend, settings.env_threads
@@ -104,7 +102,7 @@ class Trainer:
         self._logged_frozen: set[int] = set()
         self._warned_of_no_end = False
 
-    # --- the loop -----------------------------------------------------------------------------------------------
+    # --- the loop -----------------------------------------------------------------------------
 
     def train(self) -> Run:
         """Step and update until the budget is spent, then write the policies."""
@@ -126,7 +124,7 @@ class Trainer:
 
     @property
     def done(self) -> bool:
-        """Whether the last step was taken: the budget is spent, or a signal or callback asked to stop."""
+        """Whether the last step was taken: the budget is spent, or something asked to stop."""
         return self.step >= self.stop_step
 
     @property
@@ -135,13 +133,13 @@ class Trainer:
         return self.done and self.step < self.settings.steps
 
     def _raise_if_stopped(self) -> None:
-        """Raise ``Stopped`` if a signal ended the run; a run that a callback ended returns as usual."""
+        """Raise ``Stopped`` if a signal ended the run; a callback's end is an ordinary return."""
         if self.stopped and self.stop.received is not None:
             place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
             raise Stopped(f"stopped {place}; the same command resumes it.", self.stop.received)
 
     def begin_step(self) -> None:
-        """Launch acting, and meanwhile store the previous step; after a request to stop, this step is the last."""
+        """Launch acting, and store the previous step; after a request to stop, this is the last."""
         self.acting.start(self.obs)
         if self.stop.received is not None or self.callbacks.stop:
             self.stop_step = min(self.stop_step, self.step + 1)
@@ -150,7 +148,7 @@ class Trainer:
             self.update_ahead()
 
     def finish_step(self, actions: Actions, transition: Transition) -> None:
-        """Process the step's actions and transition; update, evaluate, log and checkpoint where due."""
+        """Process actions and transition; update, evaluate, log and checkpoint where due."""
         settings = self.settings
         parts = (
             self.obs,
@@ -184,7 +182,7 @@ class Trainer:
         return self.step % length == 0 or self.step >= self.settings.steps
 
     def while_environments_step(self) -> None:
-        """The host's work between ``pool.send`` and ``pool.receive``: gradient steps and statistics."""
+        """The host's work while environments step: gradient steps and statistics."""
         if not self._queues_updates:
             self.update_ahead()
         # With train_freq > 1 this would be as exact, but a block of updates would overlap with only
@@ -202,7 +200,7 @@ class Trainer:
         return any(self.learner.newest_sampled(step + 1, update) for update in updates)
 
     def update_ahead(self) -> None:
-        """Do the gradient steps of the step in progress before it ends, unless one of their batches contains it.
+        """Do the gradient steps of the step in progress, unless one of their batches contains it.
 
         The sampled indices are a function of seed and counter, and a batch of 256 from a million
         steps seldom contains the newest; so the updates are bit for bit those that would follow the
@@ -220,7 +218,7 @@ class Trainer:
         return self.settings.gradient_steps if follows else 0
 
     def finish(self) -> None:
-        """Write the policies of a finished run, and a checkpoint if the run was stopped or may be extended."""
+        """Write the policies of a finished run, or a checkpoint of one that may go on."""
         if (
             self.stopped or self.settings.keep_checkpoint
         ) and self._last_checkpoint_step != self.step:
@@ -257,7 +255,7 @@ class Trainer:
             self.learner.replay.add(Replay.pack(*self._pending_transition))
             self._pending_transition = None
 
-    # --- checkpoints, logs and policies -------------------------------------------------------------------------
+    # --- checkpoints, logs and policies -------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Save everything that a resumed run needs to continue bit for bit."""
@@ -268,7 +266,7 @@ class Trainer:
             "step": self.step,
             "updates": self.learner.updates,
             "seconds": self._seconds(),
-            "diagnostics": self.learner.population.diagnostics.names,
+            "diagnostics": self.learner.diagnostics.names,
         }
         facts["metrics_offset"] = self.log.sync()
         host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
@@ -283,7 +281,7 @@ class Trainer:
         LOG.debug("%s: checkpoint at step %d", self.run.path, self.step)
 
     def _resume(self) -> NDArray[np.float32]:
-        """Start a new run, or load the newest complete checkpoint; returns the observations to act on."""
+        """Start anew or load the newest checkpoint; returns the observations to act on."""
         checkpoint = self.checkpoints.newest()
         if checkpoint is None:
             self.log.rewind(0)
@@ -336,12 +334,12 @@ class Trainer:
         return obs
 
     def _load_learner(self, tensors: Mapping[str, Tensor], saved_names: list[str] | None) -> None:
-        """Load the learner's tensors; diagnostics restart from zero if another version of damper logged different ones.
+        """Load the learner's tensors; diagnostics of another version of damper restart from zero.
 
         ``saved_names`` are the names of the diagnostics in the checkpoint; older checkpoints do not
         have them.
         """
-        state, diagnostics = self.learner.state(), self.learner.population.diagnostics
+        state, diagnostics = self.learner.state(), self.learner.diagnostics
         sums = diagnostics.state()
 
         def fits(name: str) -> bool:
@@ -366,7 +364,7 @@ class Trainer:
         line: dict[str, Any] = {"step": self.step, "updates": self.learner.updates}
         line |= {"seconds": round(self._seconds(), 3), "steps_per_second": round(speed, 1)}
         line |= episode_means(self.recent, self.learner.n_agents)
-        line |= finite(self.learner.population.diagnostics.pop_means())
+        line |= finite(self.learner.diagnostics.pop_means())
         line |= self.learner.scheduled.values if self.learner.scheduled else {}
         line["frozen"] = self._frozen_at()
         if frozen := self.callbacks.frozen:
@@ -388,11 +386,11 @@ class Trainer:
             )
 
     def _log_to_python(self, line: dict[str, Any]) -> None:
-        """Send a metrics line to Python's logging, with a warning for each agent frozen since the last one."""
+        """Send a metrics line to Python's logging, with a warning for each newly frozen agent."""
         path, mean_return = self.run.path, group_mean(line["return"], range(self.learner.n_agents))
         progress = (path, self.step, self.settings.steps, line["steps_per_second"])
-        words = "none yet" if mean_return is None else f"{mean_return:.1f}"
-        LOG.info("%s: step %d of %d, %.0f steps/s, mean return %s", *progress, words)
+        shown = "none yet" if mean_return is None else f"{mean_return:.1f}"
+        LOG.info("%s: step %d of %d, %.0f steps/s, mean return %s", *progress, shown)
         for agent, update in enumerate(line["frozen"]):
             if update >= 0 and agent not in self._logged_frozen:
                 self._logged_frozen.add(agent)
@@ -404,7 +402,7 @@ class Trainer:
                 )
 
     def _frozen_at(self) -> list[int]:
-        """The update at which each agent's gradient was not finite; -1 for none, and for agents frozen by callbacks."""
+        """The update at which an agent's gradient was not finite; -1 if a callback froze it."""
         updates = self.learner.state()["frozen_at"].tolist()
         return [
             -1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(updates)
@@ -421,20 +419,20 @@ class Trainer:
             self.callbacks.frozen[agent] = self.step
 
     def _write_policies(self) -> None:
-        """Write one policy file per agent, then delete the checkpoints unless they are to be kept."""
+        """Write one policy file per agent, then delete checkpoints that are not to be kept."""
         for index, policy in enumerate(self._current_policies()):
             policy.save(self.run.policy_path(index))
         best = self.evaluations.best
-        for index, one in best.items():
-            one.policy.save(self.run.policy_path(index, best=True))
+        for index, (policy, _) in best.items():
+            policy.save(self.run.policy_path(index, best=True))
         keep = self.settings.keep_checkpoint
         self.run.update_manifest(
             finished=True,
             frozen={agent: at for agent, at in enumerate(self._frozen_at()) if at >= 0},
             frozen_by_callback=self.callbacks.frozen,
             best={
-                i: {"step": one.policy.info.steps, "return": one.mean_return}
-                for i, one in sorted(best.items())
+                index: {"step": policy.info.steps, "return": mean_return}
+                for index, (policy, mean_return) in sorted(best.items())
             },
             seconds=round(self._seconds(), 1),
             kept_checkpoint=keep,

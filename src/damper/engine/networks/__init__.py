@@ -1,1 +1,1 @@
-"""The networks of a population: flat parameters, stacked actors and critics, action gradients of the critics."""
+"""The networks of a population: flat parameters, stacked actors and critics."""

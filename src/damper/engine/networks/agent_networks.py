@@ -25,6 +25,11 @@ class NetworkSizes:
     net_arch: tuple[int, ...] = (256, 256)
     activation: str = "silu"
 
+    @property
+    def noise_shapes(self) -> dict[str | None, tuple[int, ...]]:
+        """The axes of a draw after the batch's, by ``damper.interface.Noise.like``."""
+        return {"obs": (self.obs_dim,), "action": (self.act_dim,), None: ()}
+
 
 class AgentNetworks:
     """Actors and twin critics of P agents, with their target and averaged copies.
@@ -48,6 +53,7 @@ class AgentNetworks:
         self.device, self.dtype = streams.device, dtype
         self.actor_layout, self.critic_layout = layouts(backbone, method, sizes)
         actor = self.actor_layout.init_params(streams, "actor", dtype)
+        # Twins differ only in their draws; critic 0 is the one that TD3's actor climbs.
         twins = [self.critic_layout.init_params(streams, f"critic.{j}", dtype) for j in (0, 1)]
         critic = torch.stack(twins, 1).flatten(1)
         self.parameters = {"actor": actor, "critic": critic, "critic_target": critic.clone()}
@@ -55,32 +61,23 @@ class AgentNetworks:
             self.parameters["actor_target"] = actor.clone()
         if method.prediction:
             self.parameters["actor_average"] = actor.clone()
+        # The actor in the critics' target: its target copy if the backbone has one.
+        self.target_policy = "actor_target" if "actor_target" in self.parameters else "actor"
 
-    @property
-    def target_policy(self) -> str:
-        """Name of the actor in the critics' target: its target copy if the backbone has one."""
-        return "actor_target" if "actor_target" in self.parameters else "actor"
+    def actor(self, weights: str | Weights = "actor") -> StackedActor:
+        """The actors with these weights, or those of this name, with their average if any."""
+        if isinstance(weights, str):
+            weights = self.actor_layout.unflatten(self.parameters[weights])
+        flat_average, activation = self.parameters.get("actor_average"), self.sizes.activation
+        if flat_average is None:
+            return StackedActor(weights, activation)
+        average = StackedActor(self.actor_layout.unflatten(flat_average), activation)
+        return StackedActor(weights, activation, average)
 
-    def actor(self, name: str = "actor") -> StackedActor:
-        """The actors with the named parameters."""
-        return self.bound_actor(self.actor_layout.unflatten(self.parameters[name]))
-
-    def bound_actor(self, weights: Weights) -> StackedActor:
-        """The actors with the given weights, and their Polyak average if the method needs one."""
-        average, activation = self.parameters.get("actor_average"), self.sizes.activation
-        copy = (
-            None
-            if average is None
-            else StackedActor(self.actor_layout.unflatten(average), activation)
-        )
-        return StackedActor(weights, activation, copy)
-
-    def critic(self, name: str = "critic") -> StackedCritic:
-        """The critics with the named parameters."""
-        return self.bound_critic(self.critic_layout.unflatten(self.twins(name)))
-
-    def bound_critic(self, weights: Weights) -> StackedCritic:
-        """The critics with the given weights."""
+    def critic(self, weights: str | Weights = "critic") -> StackedCritic:
+        """The critics with these weights, or those of this name."""
+        if isinstance(weights, str):
+            weights = self.critic_layout.unflatten(self.twins(weights))
         return StackedCritic(weights, self.sizes.activation)
 
     def twins(self, name: str) -> Tensor:
@@ -96,9 +93,7 @@ def layouts(backbone: str, method: Method, sizes: NetworkSizes) -> tuple[Layout,
         (head, last, sizes.act_dim) for head in heads
     )
     critic = (*trunk_layers(sizes.obs_dim + sizes.act_dim, sizes.net_arch), ("q", last, 1))
-    made = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
-    for layout in made:
-        _ = (
-            layout.layer_slices
-        )  # cached now, because torch.compile cannot trace the first use of a cached property
-    return made
+    actor_layout, critic_layout = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
+    # Cached now, because torch.compile cannot trace the first use of a cached property.
+    _ = actor_layout.layer_slices, critic_layout.layer_slices
+    return actor_layout, critic_layout

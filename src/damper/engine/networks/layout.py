@@ -16,9 +16,63 @@ import torch
 from torch import Tensor
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.kernels.layer import LayerSlice
 
 Weights = dict[str, tuple[Tensor, Tensor]]  # by layer: weights [M, in, out] and biases [M, 1, out]
+Pieces = dict[int, Tensor]  # flat gradients [M, length] by their start among the n
+
+
+@dataclass(frozen=True)
+class LayerSlice:
+    """A layer's position in flat parameters: its sizes, and where weights and biases start.
+
+    Weights are ``[inputs, outputs]``. Several heads of ``outputs_per_head`` outputs each count as
+    one layer, with parameters ``head_stride`` numbers apart. ``padding`` counts the unused numbers
+    after each head's weights and after its biases.
+    """
+
+    inputs: int
+    outputs: int
+    weight_offset: int
+    bias_offset: int
+    outputs_per_head: int
+    head_stride: int = 0
+    padding: tuple[int, int] = (0, 0)
+
+    @property
+    def heads(self) -> int:
+        """Number of heads in this layer."""
+        return self.outputs // self.outputs_per_head
+
+    def weights(self, flat_params: Tensor) -> Tensor:
+        """``[M, inputs, outputs]`` from flat parameters ``[M, n]``."""
+        parts = [
+            flat_params[:, start:end].unflatten(1, (self.inputs, self.outputs_per_head))
+            for start, end in self._spans(self.weight_offset, self.inputs)
+        ]
+        # A single head stays a view; torch.cat would copy it.
+        return parts[0] if self.heads == 1 else torch.cat(parts, -1)
+
+    def biases(self, flat_params: Tensor) -> Tensor:
+        """``[M, 1, outputs]`` from flat parameters ``[M, n]``."""
+        spans = self._spans(self.bias_offset, 1)
+        parts = [flat_params[:, start:end] for start, end in spans]
+        return (parts[0] if self.heads == 1 else torch.cat(parts, -1)).unsqueeze(1)
+
+    def pieces(self, weights: Tensor, biases: Tensor) -> Pieces:
+        """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces."""
+        pieces = {}
+        for offset, inputs, values in (
+            (self.weight_offset, self.inputs, weights),
+            (self.bias_offset, 1, biases.unsqueeze(1)),
+        ):
+            by_head = values.split(self.outputs_per_head, -1)
+            for (start, _), part in zip(self._spans(offset, inputs), by_head, strict=True):
+                pieces[start] = part.flatten(1)
+        return pieces
+
+    def _spans(self, offset: int, inputs: int) -> list[tuple[int, int]]:
+        starts = [offset + head * self.head_stride for head in range(self.heads)]
+        return [(start, start + inputs * self.outputs_per_head) for start in starts]
 
 
 @dataclass(frozen=True)
@@ -40,73 +94,65 @@ class Layout:
         for _, inputs, outputs in self.layers:
             for length in (inputs * outputs, outputs):
                 spans.append((start, length))
-                start += self._padded(length)
+                start += -(-length // self.alignment) * self.alignment
         return spans
 
-    def _padded(self, length: int) -> int:
-        return -(-length // self.alignment) * self.alignment
-
-    def _padding(self, length: int) -> int:
-        return self._padded(length) - length
+    @cached_property
+    def _paddings(self) -> list[int]:
+        """Unused numbers after each weight and bias."""
+        return [-length % self.alignment for _, length in self.spans]
 
     @cached_property
     def size(self) -> int:
         """Numbers per network, including padding."""
-        return sum(self._padded(length) for _, length in self.spans)
+        return sum(length for _, length in self.spans) + sum(self._paddings)
 
     @cached_property
     def layer_slices(self) -> tuple[LayerSlice, ...]:
-        """The hidden layers, then all heads as one layer: they have the same inputs and sizes, evenly spaced."""
-        slices = [
-            LayerSlice(
-                inputs,
-                outputs,
-                start,
-                bias,
-                outputs,
-                padding=(self._padding(inputs * outputs), self._padding(outputs)),
+        """The hidden layers, then all heads as one layer."""
+        # Heads have the same inputs and sizes, evenly spaced.
+        slices = []
+        for i, (_, inputs, outputs) in enumerate(self.layers):
+            (weight_offset, _), (bias_offset, _) = self.spans[2 * i : 2 * i + 2]
+            padding = (self._paddings[2 * i], self._paddings[2 * i + 1])
+            slices.append(
+                LayerSlice(inputs, outputs, weight_offset, bias_offset, outputs, padding=padding)
             )
-            for (_, inputs, outputs), (start, _), (bias, _) in zip(
-                self.layers, self.spans[::2], self.spans[1::2], strict=True
-            )
-        ]
         hidden = sum(name.startswith("trunk.") for name, _, _ in self.layers)
         heads = slices[hidden:]
         head_stride = heads[1].weight_offset - heads[0].weight_offset if len(heads) > 1 else 0
-        return (
-            *slices[:hidden],
-            replace(heads[0], outputs=len(heads) * heads[0].outputs, head_stride=head_stride),
-        )
+        outputs = len(heads) * heads[0].outputs
+        return (*slices[:hidden], replace(heads[0], outputs=outputs, head_stride=head_stride))
 
     def unflatten(self, flat_params: Tensor) -> Weights:
-        """Views of flat parameters ``[M, n]`` as weights ``[M, in, out]`` and biases ``[M, 1, out]``."""
+        """Flat parameters ``[M, n]`` as views: weights ``[M, in, out]``, biases ``[M, 1, out]``."""
         parts = iter([flat_params[:, start : start + length] for start, length in self.spans])
         return {
-            name: (next(parts).unflatten(1, (a, b)), next(parts).unsqueeze(1))
-            for name, a, b in self.layers
+            name: (next(parts).unflatten(1, (inputs, outputs)), next(parts).unsqueeze(1))
+            for name, inputs, outputs in self.layers
         }
 
     def flatten(self, tensors: Sequence[Tensor]) -> Tensor:
         """Flat parameters ``[M, n]`` from weights and biases, in the order of ``weight_list``."""
+        # One tensor of zeros for all gaps; each is shorter than the alignment.
         filler = tensors[0].new_zeros(tensors[0].shape[0], self.alignment)
         parts = []
-        for tensor, (_, length) in zip(tensors, self.spans, strict=True):
+        for tensor, padding in zip(tensors, self._paddings, strict=True):
             parts.append(tensor.flatten(1))
-            if padding := self._padding(length):
+            if padding:
                 parts.append(filler[:, :padding])
         return torch.cat(parts, 1)
 
     def init_params(self, streams: Streams, purpose: str, dtype: torch.dtype) -> Tensor:
-        """Flat parameters ``[P, n]``, initialised like ``nn.Linear``: weights and biases uniform in ±1/√inputs.
+        """New flat parameters ``[P, n]``, as in ``nn.Linear`` uniform in ±1/√inputs.
 
         Each layer has its own stream, so that an extra head does not change the others.
         """
         parts = []
         for name, inputs, outputs in self.layers:
-            draw = streams.uniform(
-                f"init:{purpose}.{name}", 0, (inputs * outputs + outputs,), dtype
-            )
-            parts += (draw / math.sqrt(inputs)).split((inputs * outputs, outputs), 1)
+            count = inputs * outputs
+            draw = streams.uniform(f"init:{purpose}.{name}", 0, (count + outputs,), dtype)
+            parts += (draw / math.sqrt(inputs)).split((count, outputs), 1)
         return self.flatten(parts)
 
 

@@ -1,1 +1,1 @@
-"""Changing parameters: the population's update, Adam, and the learner that samples, draws noise and updates."""
+"""Changing parameters: the population's update, Adam, and the learner that feeds it data."""

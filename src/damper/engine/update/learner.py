@@ -1,8 +1,9 @@
-"""A population that learns on its device: replay sampling, noise and update, without host round trips."""
+"""A population that learns on its device: sampling, noise and update, without round trips."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -13,100 +14,127 @@ from damper.engine.data.normalisation import RunningMeanStd
 from damper.engine.data.random_streams import REPLAY_INDICES, WARM_UP_ACTIONS, Streams
 from damper.engine.data.replay import Replay
 from damper.engine.device.cuda_graph import Graphed
-from damper.engine.envs.pool import Spec, action_scale
-from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.gradients.backend import GradientBackend
-from damper.engine.gradients.shared_forward import SharedForwardBackend
-from damper.engine.kernels import layer_ops
+from damper.engine.device.transfers import Upload
+from damper.engine.envs.pool import Spec, action_scale, unscale_action
+from damper.engine.gradients import Given
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
 from damper.engine.settings import PER_AGENT, Settings
-from damper.engine.update.check_loss_claims import check_loss_claims, check_own_losses
+from damper.engine.update.check_losses import check_loss_claims, check_own_losses
 from damper.engine.update.population import Population
-from damper.engine.update.scheduled import Scheduled
-from damper.engine.update.update import Update, make_update
-from damper.interface import Batch
+from damper.interface import Batch, NoiseDraws
 from damper.methods import find_method
+from damper.schedules import value_at
 
 
-class Learner:
+class Scheduled:
+    """Settings that follow a schedule, which the host sets before an update.
+
+    ``tensors`` are ``[P]`` by name. They are changed in place because CUDA graphs and compiled code
+    read them.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """``columns``: each setting's schedules or numbers by agent (``Settings.scheduled``)."""
+        self._columns = columns
+        self.values: dict[str, list[float]] = {}  # of the last ``set``, for the log
+        shape = len(columns), len(next(iter(columns.values())))
+        self._staged = Upload(shape, device, dtype)
+        self._device_values = torch.zeros(*shape, device=device, dtype=dtype)
+        self.tensors = dict(zip(columns, self._device_values.unbind(), strict=True))
+        self._remaining: float | None = None
+        self.set(1.0)
+
+    def set(self, progress_remaining: float) -> None:
+        """Send the values at this point of the run, from 1 down to 0, to the device."""
+        if progress_remaining == self._remaining:
+            return
+        self._remaining = progress_remaining
+        self.values = {
+            name: [value_at(schedule, progress_remaining) for schedule in column]
+            for name, column in self._columns.items()
+        }
+        self._staged.host_buffer()[...] = list(self.values.values())
+        self._staged.send(self._device_values)
+        self._staged.record_event()
+
+
+class Learner(Population):
     """A population with its replay and random streams, all on the device."""
 
     def __init__(self, settings: Settings, spec: Spec) -> None:
         """Make new agents for the environment described by ``spec``."""
         self.settings, self.spec = settings, spec
-        self.device, self.dtype = torch.device(settings.device), getattr(torch, settings.dtype)
-        if self.device.type == "cuda" and self.device.index is not None:
-            torch.cuda.set_device(
-                self.device
-            )  # streams, events and graphs belong to the current device
-        self.method = find_method(settings.method)
-        self.streams = Streams([agent["seed"] for agent in settings.agents()], self.device)
-        self.n_agents = len(self.streams.seeds)
-        sizes = NetworkSizes(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
+        device, dtype = torch.device(settings.device), getattr(torch, settings.dtype)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # streams, events and graphs belong to the current device
+        self.streams = Streams([agent["seed"] for agent in settings.agents()], device)
         columns = settings.scheduled()
-        self.scheduled = Scheduled(columns, self.device, self.dtype) if columns else None
+        self.scheduled = Scheduled(columns, device, dtype) if columns else None
         follows = self.scheduled.tensors if self.scheduled else {}
-        hparams = settings.per_agent_hparams() | {
-            name: follows[name] for name in PER_AGENT if name in follows
-        }
-        method_kwargs = settings.method_kwargs(self.device, self.dtype, follows)
-        automatic = settings.backbone == "sac" and settings.ent_coef == "auto"
-        networks = AgentNetworks(settings.backbone, self.method, sizes, self.streams, self.dtype)
-        # This is the only place that chooses how updates run; other code reads the backend's
-        # attributes.
-        backend: GradientBackend = (SharedForwardBackend if settings.compile else AutogradBackend)(
-            networks
-        )
-        self.population = Population(
-            gradient_backend=backend,
+        hparams = settings.per_agent_hparams()
+        hparams |= {name: follows[name] for name in PER_AGENT if name in follows}
+        sizes = NetworkSizes(spec.obs_dim, spec.act_dim, settings.net_arch, settings.activation)
+        method = find_method(settings.method)
+        # Networks are drawn from the streams, so that an agent starts alike alone and among others.
+        super().__init__(
+            networks=AgentNetworks(settings.backbone, method, sizes, self.streams, dtype),
             hparams=hparams,
-            method_kwargs=method_kwargs,
-            automatic_entropy=automatic,
+            method_kwargs=settings.method_kwargs(device, dtype, follows),
+            automatic_entropy=settings.backbone == "sac" and settings.ent_coef == "auto",
+            fused=settings.compile,
         )
-        if backend.traceable and not self.method.is_shipped:
-            check_own_losses(self.population, self.streams)
-            check_loss_claims(self.population)
+        # The tests check the shipped losses; a user's are checked before they are traced.
+        if settings.compile and not method.is_shipped:
+            check_own_losses(self, self.streams)
+            check_loss_claims(self)
+        # A replay that the run cannot fill would only take memory.
         capacity = min(settings.buffer_size, settings.steps)
+        self._graph = device.type == "cuda" if settings.graph is None else settings.graph
         self.replay = Replay(
-            capacity, self.n_agents, spec.obs_dim, spec.act_dim, self.device, self.dtype
+            capacity,
+            self.n_agents,
+            spec.obs_dim,
+            spec.act_dim,
+            device,
+            dtype,
+            self._graph,
         )
-        self._action_scale = torch.as_tensor(
-            action_scale(spec.low, spec.high), device=self.device, dtype=self.dtype
+        self._previous_obs = method.previous_obs
+        self._low, self._high = (
+            torch.as_tensor(bound, device=device, dtype=dtype) for bound in (spec.low, spec.high)
         )
+        scale = action_scale(spec.low, spec.high)
+        self._action_scale = torch.as_tensor(scale, device=device, dtype=dtype)
         self.obs_rms = (
-            RunningMeanStd(self.n_agents, spec.obs_dim, self.device) if settings.norm_obs else None
+            RunningMeanStd(self.n_agents, spec.obs_dim, device) if settings.norm_obs else None
         )
         self.updates = 0  # gradient steps: the host's copy of state()["updates"]
-        self.acted = torch.zeros(
-            self.n_agents, dtype=torch.int64, device=self.device
-        )  # steps acted: all equal
+        # Steps acted: agents act in lockstep, so all are equal.
+        self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=device)
         self._prepare()
 
     def _prepare(self) -> None:
-        """Set up the functions that ``update`` runs, compiled and as CUDA graphs where the settings say so."""
-        layer_ops.check_capability(self.device)
+        """Set up the functions that ``update`` runs, compiled and as CUDA graphs if asked for."""
         # Compute the keys now: they are hashed on the host, which neither torch.compile nor a CUDA
         # graph can capture.
-        population = self.population
-        for purpose in (
-            REPLAY_INDICES,
-            WARM_UP_ACTIONS,
-            *population.noise_kinds,
-            *population.backbone.EXPLORATION_NOISE,
-        ):
+        noise = (*self.noise_kinds, *self.backbone.EXPLORATION_NOISE)
+        for purpose in (REPLAY_INDICES, WARM_UP_ACTIONS, *noise):
             self.streams.key(purpose)
-        # Compiled separately from the update: Inductor would otherwise recompute the batch wherever
-        # it is read.
-        self._sample = self.compiled(self.sample)
+        # Compiled one by one: in one function, Inductor would recompute the batch wherever it is
+        # read, write the critics' new parameters twice (into a buffer for the actors, then in
+        # place), and recompute the actors' log probabilities inside the temperature's sum.
+        for name in ("sample", "step_critic", "step_actor", "step_temperature"):
+            setattr(self, name, self.compiled(getattr(self, name)))
         self._sample_and_update = {
-            with_actor: self.graphed(self._make_sample_and_update(with_actor))
+            with_actor: self.graphed(functools.partial(self._update_on_sample, with_actor))
             for with_actor in (False, True)
         }
-        self.replay.capture(self.graphed)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a function with ``torch.compile`` if the settings ask for it."""
-        if not self.population.gradient_backend.traceable:
+        if not self.settings.compile:
             return function
         # A learner's sizes never change; with dynamic shapes, those of a second learner would
         # become variables.
@@ -117,36 +145,32 @@ class Learner:
     ) -> Callable[[], Any]:
         """Run a function on fixed tensors as a CUDA graph, by default if the device is a GPU.
 
-        ``changed`` returns the tensors that the function changes, by default those of the
-        population.
+        ``changed`` returns the tensors that the function changes, by default those of ``state``.
         """
-        graph = self.device.type == "cuda" if self.settings.graph is None else self.settings.graph
-        return Graphed(function, changed or self.population.state) if graph else function
+        return Graphed(function, changed or self.state) if self._graph else function
 
     def state(self) -> dict[str, Tensor]:
         """All tensors that acting or learning changes, except the replay's rows."""
-        return {**self.population.state(), **self.acting_state()}
+        return {**super().state(), **self.acting_state()}
 
-    def acting_state(self) -> dict[str, Tensor]:
-        """All tensors that acting changes."""
-        return {"acted": self.acted, **(self.obs_rms.state() if self.obs_rms else {})}
-
-    def normalise(self, obs: Tensor) -> Tensor:
-        """Observations ``[P, ..., d]`` as the networks see them."""
-        return self.obs_rms.normalise(obs) if self.obs_rms else obs
-
-    # --- learning -----------------------------------------------------------------------------------------------
+    # --- learning ---------------------------------------------------------------------------------
 
     def update(self) -> None:
         """Take one gradient step of every agent on its own batch."""
         if self.scheduled is not None:
             self.scheduled.set(1.0 - self.replay.sampleable / self.settings.steps)
         self.updates += 1
+        # Decided on the host, which counts too: the device would have to be asked.
         delayed = self.settings.backbone == "td3" and self.updates % self.settings.policy_delay != 0
         self._sample_and_update[not delayed]()
 
+    def update_ahead(self) -> None:
+        """``update`` while the environments step; the batch must not contain that step."""
+        self.replay.count_next_step()
+        self.update()
+
     def newest_sampled(self, steps: int, update: int) -> bool:
-        """Whether, with ``steps`` steps stored, any agent's batch of this update contains the newest one.
+        """Whether any agent's batch of this update contains the newest of ``steps`` stored steps.
 
         Batches are a pure function of seed and counter, so the host can draw an update's indices
         before the device.
@@ -157,44 +181,63 @@ class Learner:
         )
         return bool((drawn == (steps - 1) % capacity).any())
 
-    def update_ahead(self) -> None:
-        """``update`` while the environments still step; only allowed if the batch does not contain that step."""
-        self.replay.count_next_step()
-        self.update()
-
-    def _make_sample_and_update(self, with_actor: bool) -> Callable[[], None]:
-        update = self.make_update(with_actor)
-
-        def sample_and_update() -> None:
-            fields, noise = self._sample()
-            update(Batch(*fields), noise)
-
-        return sample_and_update
-
-    def make_update(self, with_actor: bool) -> Update:
-        """Make an update, compiled if the settings ask for it."""
-        return make_update(self.population, with_actor, self.compiled, self._add_context)
-
-    def _add_context(self, batch: Batch) -> Batch:
-        progress = self.replay.sampleable_on_device / self.settings.steps
-        return batch._replace(progress=progress, action_scale=self._action_scale)
+    def _update_on_sample(self, with_actor: bool) -> None:
+        fields, noise = self.sample()
+        self.update_on(Batch(*fields), noise, with_actor)
 
     def sample(self) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
         """The fields of a batch and the noise, for the next update."""
-        count = self.population.state()["updates"]
-        size, previous = self.settings.batch_size, self.method.previous_obs
-        batch = self.replay.sample(self.streams, count, size, previous)
+        count, size = self._state["updates"], self.settings.batch_size
+        batch = self.replay.sample(self.streams, count, size, self._previous_obs)
         if self.obs_rms:
-            observations = ("obs", "next_obs", "previous_obs") if previous else ("obs", "next_obs")
             batch = batch._replace(
-                **{name: self.normalise(getattr(batch, name)) for name in observations}
+                obs=self.obs_rms.normalise(batch.obs),
+                next_obs=self.obs_rms.normalise(batch.next_obs),
             )
-        # A plain tuple, so that compiled functions need not return a named one (torch 2.13 can).
-        return tuple(batch), self.noise(count, size)
+            if self._previous_obs:
+                batch = batch._replace(previous_obs=self.obs_rms.normalise(batch.previous_obs))
+        # A plain tuple, because compiled functions cannot return a named one before torch 2.13.
+        noise = self.streams.noise(self.noise_kinds, count, size, self.noise_shapes, self.dtype)
+        return tuple(batch), noise
 
-    def noise(self, count: Tensor, batch_size: int) -> dict[str, Tensor]:
-        """All draws of one update, by name, ``[P, B, ·]``."""
-        return self.population.draw(self.population.noise_kinds, self.streams, count, batch_size)
+    def _given(self, batch: Batch, noise: NoiseDraws) -> Given:
+        """Add what is not sampled; here, inside the compiled steps, it costs no memory."""
+        progress = self.replay.sampleable_on_device / self.settings.steps
+        batch = batch._replace(progress=progress, action_scale=self._action_scale)
+        return super()._given(batch, noise)
+
+    # --- acting -----------------------------------------------------------------------------------
+
+    def acting_state(self) -> dict[str, Tensor]:
+        """All tensors that acting changes."""
+        return {"acted": self.acted, **(self.obs_rms.state() if self.obs_rms else {})}
+
+    def normalise(self, obs: Tensor) -> Tensor:
+        """Observations ``[P, ..., d]`` as the networks see them."""
+        return self.obs_rms.normalise(obs) if self.obs_rms else obs
+
+    def choose_actions(self, obs: Tensor) -> Tensor:
+        """Actions at observations ``[P, d]``: explored in both units, and deterministic.
+
+        They are one tensor ``[3, P, A]``, the fields of ``Actions``. Uniformly random in the first
+        ``learning_starts`` steps. Observation statistics (``norm_obs``) change only here, so an
+        update sees the same ones whether it runs while the environments step or afterwards.
+        """
+        count = self.acted[:1]
+        if self.obs_rms:
+            self.obs_rms.update(obs, self._state["active"])
+        obs = self.normalise(obs.unsqueeze(1))
+        kinds = self.backbone.EXPLORATION_NOISE
+        noise = self.streams.noise(kinds, count, 1, self.noise_shapes, self.dtype)
+        actor = self.networks.actor()
+        chosen = self.backbone.explore(actor, obs, noise, self.hparams)
+        random = self.streams.uniform(WARM_UP_ACTIONS, count, (1, self.spec.act_dim), self.dtype)
+        random = self.backbone.perturb(random, noise, self.hparams)
+        action = torch.where(count < self.settings.learning_starts, random, chosen)
+        # A frozen agent keeps stepping, with a safe action, so that the others stay in lockstep.
+        both = torch.nan_to_num(torch.stack((action, actor(obs)))).squeeze(2)
+        self.acted.add_(1)
+        return torch.cat((unscale_action(both[:1], self._low, self._high), both))
 
 
 def _with_fresh_code_object(function: Callable[..., Any]) -> Callable[..., Any]:

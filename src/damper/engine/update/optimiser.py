@@ -1,4 +1,4 @@
-"""Adam and Polyak averaging on flat parameters ``[P, n]``, in place; inactive agents stay untouched."""
+"""Adam on flat parameters ``[P, n]``, in place; inactive agents stay untouched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Adam:
 
     @classmethod
     def like(cls, parameters: Tensor, agent_by_agent: bool = False) -> Adam:
-        """New moments for parameters ``[P, n]``; ``agent_by_agent`` steps each by PyTorch's fused kernel (CPU)."""
+        """New moments for parameters ``[P, n]``; ``agent_by_agent`` uses PyTorch's fused kernel."""
         exact: dict[str, Any] = {"dtype": torch.float64, "device": parameters.device}
         # Per agent also because PyTorch 2.13 loses in-place changes of compiled code to a single
         # float64 on a CPU.
@@ -48,54 +48,49 @@ class Adam:
     def step(
         self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor
     ) -> None:
-        """Update the agents for which ``active`` ``[P]`` is true; the parameters and moments of others stay."""
+        """Update the agents for which ``active`` ``[P]`` is true; others keep what they have."""
         self.t += 1
         self.decay_m.mul_(BETAS[0])
         self.decay_v.mul_(BETAS[1])
-        if self.agent_by_agent:
-            self._step_by_agent(parameters, gradient, learning_rate, active)
-        else:
+        if not self.agent_by_agent:
             self._step_at_once(parameters, gradient, learning_rate, active)
+            return
+        # On a CPU, reading values waits for nothing.
+        t, rates = self.t.float(), learning_rate.tolist()
+        for agent, is_active in enumerate(active.tolist()):
+            if is_active:
+                # PyTorch's fused kernel passes through memory once: faster on a CPU.
+                torch._fused_adam_(
+                    [parameters[agent]],
+                    [gradient[agent]],
+                    [self.m[agent]],
+                    [self.v[agent]],
+                    [],
+                    [t],
+                    lr=rates[agent],
+                    beta1=BETAS[0],
+                    beta2=BETAS[1],
+                    weight_decay=0.0,
+                    eps=EPSILON,
+                    amsgrad=False,
+                    maximize=False,
+                )
 
     def _step_at_once(
         self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor
     ) -> None:
-        """Step all agents in one operation, without a host sync: inactive agents have gradient and step size 0."""
+        """Step all agents at once, without a host sync: inactive ones have gradient and step 0."""
         beta_1, beta_2 = BETAS
         # The bias corrections are one number per agent and need no pass over the parameters.
-        mask, bias_correction2_sqrt = (
-            active.to(parameters.dtype),
-            (1.0 - self.decay_v).to(parameters.dtype).sqrt(),
-        )
-        step_size = (
-            learning_rate * bias_correction2_sqrt / (1.0 - self.decay_m).to(parameters.dtype)
-        )
+        mask = active.to(parameters.dtype)
+        bias_correction2_sqrt = (1.0 - self.decay_v).to(parameters.dtype).sqrt()
+        step_size = learning_rate * bias_correction2_sqrt
+        step_size = step_size / (1.0 - self.decay_m).to(parameters.dtype)
         lerp_weight, v_decay = (1.0 - beta_1) * mask, 1.0 - (1.0 - beta_2) * mask
-        per_agent = active, lerp_weight, v_decay, EPSILON * bias_correction2_sqrt, -step_size * mask
-        active, lerp_weight, v_decay, epsilon, step = (number.unsqueeze(1) for number in per_agent)
-        gradient = torch.where(active, gradient, 0.0)
-        self.m.lerp_(gradient, lerp_weight)
-        self.v.mul_(v_decay).addcmul_(gradient, gradient, value=1.0 - beta_2)
-        parameters.addcmul_(self.m / self.v.sqrt().add_(epsilon), step)
-
-    def _step_by_agent(
-        self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor
-    ) -> None:
-        """Step each active agent with PyTorch's fused kernel, which passes through memory once: faster on a CPU."""
-        t, (beta_1, beta_2) = self.t.float(), BETAS
-        for agent, (is_active, lr) in enumerate(
-            zip(active.tolist(), learning_rate.tolist(), strict=True)
-        ):
-            if is_active:
-                theta, g, m, v = (
-                    [tensor[agent]] for tensor in (parameters, gradient, self.m, self.v)
-                )
-                torch._fused_adam_(theta, g, m, v, [], [t], lr=lr, beta1=beta_1, beta2=beta_2, weight_decay=0.0,
-                                   eps=EPSILON, amsgrad=False, maximize=False)  # fmt: skip
-
-
-def polyak(target: Tensor, online: Tensor, tau: Tensor, active: Tensor) -> None:
-    """``θ' ← (1−τ) θ' + τ θ`` with a rate per agent ``[P]``; θ' stays where ``active`` ``[P]`` is false."""
-    target.lerp_(
-        torch.where(active.unsqueeze(1), online, target), tau.to(target.dtype).unsqueeze(1)
-    )
+        epsilon, step = EPSILON * bias_correction2_sqrt, -step_size * mask
+        # Zero times NaN is NaN, so a mask alone would not keep a bad gradient out.
+        gradient = torch.where(active.unsqueeze(1), gradient, 0.0)
+        self.m.lerp_(gradient, lerp_weight.unsqueeze(1))
+        self.v.mul_(v_decay.unsqueeze(1)).addcmul_(gradient, gradient, value=1.0 - beta_2)
+        direction = self.m / self.v.sqrt().add_(epsilon.unsqueeze(1))
+        parameters.addcmul_(direction, step.unsqueeze(1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,17 +10,15 @@ import torch
 from torch import Tensor
 
 from damper.activations import ACTIVATIONS
-from damper.engine.gradients import shared_forward
-from damper.engine.gradients.autograd import AutogradBackend
-from damper.engine.gradients.backend import CriticGradient
-from damper.engine.gradients.objectives import Logs, Objectives, add_logs
-from damper.engine.gradients.shared_forward import SharedForwardBackend
+from damper.engine.fused import Fused
+from damper.engine.fused import gradients as fused_gradients
+from damper.engine.gradients import Autograd, CriticGradient, Given, Logs
 from damper.engine.networks.agent_networks import NetworkSizes
 from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.update.population import Population
 from damper.interface import Batch, Critic, Loss, Noise, NoiseDraws, Policy, Setting
 from damper.losses._maths import mean_square
-from damper.losses.pave import action_gradients, pave
+from damper.losses.pave import pave
 from damper.methods import Method
 from tests.engine import small
 
@@ -32,16 +29,13 @@ COMPOSED = ("damper+grad-caps+pave", "damper+caps", "damper+asap", "scalarizatio
 BACKBONES = ("td3", "sac")
 
 
-def build(backbone: str, method: str | Method) -> tuple[Population, Objectives]:
-    """Agents whose copies have moved away from what they copy, and what one update descends."""
+def build(backbone: str, method: str | Method) -> tuple[Population, Given]:
+    """Agents whose copies differ from their originals, and what one update's losses read."""
     made = small.population(backbone, method, SEEDS, torch.float64)  # type: ignore[arg-type]
     for factor, name in enumerate(("actor_target", "critic_target", "actor_average"), start=2):
         if name in made.state():
             made.state()[name] *= 1.0 + 0.1 * factor
-    batch, noise = small.inputs(made, SEEDS, 0)
-    return made, Objectives(
-        made.backbone, made.method, made.method_kwargs, batch, noise, made.hparams
-    )
+    return made, Given(*small.inputs(made, SEEDS, 0), made.hparams)
 
 
 def check_same(layout: Layout, ours: Gradients, theirs: Gradients) -> None:
@@ -66,32 +60,28 @@ def as_gradients(found: CriticGradient) -> Gradients:
     return [found.gradient], found.logs
 
 
-def check_backends(made: Population, objectives: Objectives) -> None:
+def fused(made: Population) -> Fused:
+    return Fused(made.networks, made.method_kwargs)
+
+
+def check_backends(made: Population, given: Given) -> None:
     networks = made.networks
-    shared, reference = SharedForwardBackend(networks), AutogradBackend(networks)
-    whole, found = (
-        as_gradients(reference.critic_gradient(objectives)),
-        shared.critic_gradient(objectives),
-    )
+    shared, reference = fused(made), Autograd(networks, made.method_kwargs)
+    found = shared.of_critics(given)
+    whole = as_gradients(reference.of_critics(given))
     check_same(networks.critic_layout, as_gradients(found), whole)
-    if made.method.separate_critic_pass:
-        other = shared.critic_smoothness_gradient(objectives)
-        for backend in (shared, reference):
-            rest = backend.critic_gradient(objectives, without_smoothness=True)
-            both = CriticGradient(rest.gradient + other.gradient, add_logs(rest.logs, other.logs))
-            check_same(networks.critic_layout, as_gradients(both), whole)
-    expected = reference.actor_gradients(objectives)
+    expected = reference.of_actors(given)
     assert len(expected[0]) == (2 if made.method.rule else 1)
-    check_same(networks.actor_layout, shared.actor_gradients(objectives), expected)
+    check_same(networks.actor_layout, shared.of_actors(given), expected)
     # An update is two functions: what the first has run already is handed to the second.
     saved, layers = found.saved_activations, networks.actor_layout.layer_slices
     assert len(saved) == (0 if networks.target_policy == "actor_target" else 2 * len(layers))
-    check_same(networks.actor_layout, shared.actor_gradients(objectives, saved), expected)
+    check_same(networks.actor_layout, shared.of_actors(given, saved), expected)
 
 
 @pytest.mark.parametrize("method", [*small.METHODS_BY_LOSSES, *COMPOSED])
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_shared_forward_passes_give_autograd_s_gradients(backbone: str, method: str) -> None:
+def test_fused_gradients_passes_give_autograd_s_gradients(backbone: str, method: str) -> None:
     check_backends(*build(backbone, method))
 
 
@@ -117,10 +107,7 @@ def test_action_gradients_of_other_critics(
 def test_values_per_agent_reach_their_agent() -> None:
     own = {"lambda_T": [0.0, 0.5, 2.0], "sigma": [0.1, 0.0, 0.4]}
     made = small.population("td3", "damper+caps", SEEDS, torch.float64, own=own)
-    batch, noise = small.inputs(made, SEEDS, 0)
-    check_backends(
-        made, Objectives(made.backbone, made.method, made.method_kwargs, batch, noise, made.hparams)
-    )
+    check_backends(made, Given(*small.inputs(made, SEEDS, 0), made.hparams))
 
 
 def _part(policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
@@ -147,7 +134,7 @@ def test_a_loss_may_ask_for_what_it_likes(
 
 
 def _one(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
-    """Reads the first critic alone, where nobody reads it and where the critics' own loss reads both."""
+    """Reads the first critic alone, also where the critics' own loss reads both."""
     near = batch.obs + 0.1
     change = critic.first(near, batch.action) - critic.first(batch.obs, batch.action)
     return batch.progress * (change.square() + critic(near, batch.action).amin(-2)).mean(-1)
@@ -181,22 +168,22 @@ def test_a_loss_may_ask_twice(backbone: str, rule: str | None) -> None:
     )
 
 
-# --- one network run each ------------------------------------------------------------------------------------------
+# --- one network run each -------------------------------------------------------------------------
 
 
-def runs(monkeypatch: pytest.MonkeyPatch, made: Population, objectives: Objectives) -> list[int]:
+def runs(monkeypatch: pytest.MonkeyPatch, made: Population, given: Given) -> list[int]:
     """On how many batches each run of a network works, critics first."""
     rows: list[int] = []
-    original = shared_forward.Tape
+    original = fused_gradients.Tape
 
     class Counted(original):  # type: ignore[misc, valid-type]
-        def __init__(self, *given: Any, **options: Any) -> None:
-            rows.append(given[3].shape[1] // small.BATCH)
-            super().__init__(*given, **options)
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            rows.append(arguments[3].shape[1] // small.BATCH)
+            super().__init__(*arguments, **options)
 
-    monkeypatch.setattr(shared_forward, "Tape", Counted)
-    backend = SharedForwardBackend(made.networks)
-    backend.actor_gradients(objectives, backend.critic_gradient(objectives).saved_activations)
+    monkeypatch.setattr(fused_gradients, "Tape", Counted)
+    way = fused(made)
+    way.of_actors(given, way.of_critics(given).saved_activations)
     return rows
 
 
@@ -220,29 +207,29 @@ def test_each_network_runs_once_at_all_inputs_together(
     assert runs(monkeypatch, *build(backbone, method)) == expected
 
 
-# --- agents apart --------------------------------------------------------------------------------------------------
+# --- agents apart ---------------------------------------------------------------------------------
 
 NETWORKS = ("actor", "critic", "actor_target", "critic_target", "actor_average")
 
 
-def outcome(made: Population, objectives: Objectives) -> list[Tensor]:
+def outcome(made: Population, given: Given) -> list[Tensor]:
     """All gradients and logs, each with one row per agent."""
-    backend = SharedForwardBackend(made.networks)
-    both = (as_gradients(backend.critic_gradient(objectives)), backend.actor_gradients(objectives))
+    way = fused(made)
+    both = (as_gradients(way.of_critics(given)), way.of_actors(given))
     return [tensor for gradients, logs in both for tensor in (*gradients, *logs.values())]
 
 
 @pytest.mark.parametrize("method", ["plain", "damper", "damper+asap", "damper+grad-caps+pave"])
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_nan_stays_with_its_member(backbone: str, method: str) -> None:
-    made, objectives = build(backbone, method)
-    clean, others = outcome(made, objectives), [j for j in range(len(SEEDS)) if j != MEMBER]
+    made, given = build(backbone, method)
+    clean, others = outcome(made, given), [j for j in range(len(SEEDS)) if j != MEMBER]
     for name in NETWORKS:
         if name not in made.state():
             continue
         good = made.state()[name].clone()
         made.state()[name][MEMBER, 4] = float("nan")
-        spoiled = outcome(made, objectives)
+        spoiled = outcome(made, given)
         assert any(tensor[MEMBER].isnan().any() for tensor in spoiled), f"{name} is used"
         assert all(
             torch.equal(ours[others], theirs[others])
@@ -251,7 +238,7 @@ def test_a_nan_stays_with_its_member(backbone: str, method: str) -> None:
         made.state()[name].copy_(good)
 
 
-# --- losses that need more than values -----------------------------------------------------------------------------
+# --- losses that need more than values ------------------------------------------------------------
 
 
 def _steep(policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting = 0.5) -> Tensor:
@@ -263,46 +250,31 @@ def _steep(policy: Policy, batch: Batch, noise: NoiseDraws, *, weight: Setting =
 STEEP = Loss(_steep, noise={"direction": Noise("normal", "action")})
 
 
-def _flat(critic: Critic, policy: Policy, batch: Batch, noise: NoiseDraws) -> Tensor:
-    """A loss of one's own that reads what PAVE reads, at its own inputs and twice."""
-    (here, there), vHv = action_gradients(
-        critic, (batch.obs, batch.next_obs), batch.action, noise["pave_direction"]
-    )
-    (near, _), _ = action_gradients(
-        critic, (batch.obs, batch.obs), 0.5 * batch.action, noise["pave_direction"]
-    )
-    return (mean_square(here - there) + mean_square(near)).sum(-1) + vHv.square().mean((-2, -1))
-
-
-FLAT = Loss(_flat, noise=pave.noise, reads_action_gradients_only=True)
-NO_CLAIM = dataclasses.replace(pave, reads_action_gradients_only=False)
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [(pave, 0), (dataclasses.replace(pave), 0), (FLAT, 0), (NO_CLAIM, 1)],
-    ids=["PAVE", "a copy", "one's own", "no claim"],
-)
-def test_a_loss_of_action_gradients_needs_no_autograd_through_critics(
-    loss: Loss, expected: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_critic_loss_that_reads_more_than_values_takes_the_other_path(
+    backbone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, objectives = build("td3", Method("own", critic=loss))
-    check_backends(made, objectives)
+    assert not pave.reads_outputs_only
+    made, given = build(backbone, Method("own", critic=pave))
+    check_backends(made, given)
     calls = counted(monkeypatch)
-    SharedForwardBackend(made.networks).critic_gradient(objectives)
-    assert len(calls) == expected
+    fused(made).of_critics(given)
+    assert len(calls) == 1, "the smoothness loss alone"
+    made, given = build(backbone, "l2c2")
+    fused(made).of_critics(given)
+    assert len(calls) == 1, "losses by value need no autograd through networks"
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The losses that autograd differentiates through networks, from now on."""
     calls: list[Any] = []
-    original = shared_forward.func_gradients
+    original = fused_gradients.func_gradients
 
     def count(loss: Any, *given: Any) -> Any:
         calls.append(loss)
         return original(loss, *given)
 
-    monkeypatch.setattr(shared_forward, "func_gradients", count)
+    monkeypatch.setattr(fused_gradients, "func_gradients", count)
     return calls
 
 
@@ -312,11 +284,11 @@ def test_a_derivative_of_the_policy_takes_the_other_path(
     backbone: str, rule: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not STEEP.reads_outputs_only
-    made, objectives = build(backbone, Method("steep", actor=STEEP, rule=rule))
-    check_backends(made, objectives)
+    made, given = build(backbone, Method("steep", actor=STEEP, rule=rule))
+    check_backends(made, given)
     calls = counted(monkeypatch)
-    SharedForwardBackend(made.networks).actor_gradients(objectives)
+    fused(made).of_actors(given)
     assert len(calls) == 1, "the smoothness loss alone"
-    made, objectives = build(backbone, "damper+caps")
-    SharedForwardBackend(made.networks).actor_gradients(objectives)
+    made, given = build(backbone, "damper+caps")
+    fused(made).of_actors(given)
     assert len(calls) == 1, "losses by value need no autograd through networks"

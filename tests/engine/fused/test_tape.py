@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from damper.activations import ACTIVATIONS
-from damper.engine.gradients.tape import Tape
+from damper.engine.fused.tape import Tape
 from tests.engine import layers
 
 M, R, TOLERANCE = 4, 12, 1e-12

@@ -1,4 +1,4 @@
-"""Networks read once give each loss the answers, and the slopes, that it would have got by calling them."""
+"""Precomputed outputs give each loss the values and gradients of the networks themselves."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from damper.engine.gradients.functional import output_gradients
-from damper.engine.gradients.precomputed import (
+from damper.engine.fused.gradients import output_gradients
+from damper.engine.fused.precomputed import (
     CriticFromValues,
     InputCollector,
     LinearizedCritic,
     PolicyFromOutputs,
     PrecomputedOutputs,
 )
-from damper.engine.gradients.tape import Tape
+from damper.engine.fused.tape import Tape
 from damper.engine.networks.stacked import StackedActor, StackedCritic
 from damper.errors import DamperError
 from tests.engine import layers
@@ -34,7 +34,7 @@ def close(ours: Tensor, theirs: Tensor) -> bool:
     return layers.apart(ours, theirs) <= TOLERANCE
 
 
-# --- asking and answering ------------------------------------------------------------------------------------------
+# --- asking and answering -------------------------------------------------------------------------
 
 
 def asking(inputs: list[tuple[Tensor, ...]], width: int = 2) -> InputCollector:
@@ -136,7 +136,7 @@ def test_slopes_are_autograd_s() -> None:
     assert close(seen["value"], value.detach()) and not seen["value"].requires_grad
 
 
-# --- critics -------------------------------------------------------------------------------------------------------
+# --- critics --------------------------------------------------------------------------------------
 
 CRITIC = layers.layout(OBS + ACT, (9, 7), ("q",), 1)
 
@@ -158,7 +158,7 @@ def read_first(obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def critic_loss(critic: StackedCritic | CriticFromValues, obs: Tensor, action: Tensor) -> Tensor:
-    """Both critics, then the first alone, then both again elsewhere: answers must come in this order."""
+    """Both critics, then the first alone, then both elsewhere: values must keep this order."""
     lower = critic(obs, action).amin(1) - critic.first(obs, 0.5 * action).square()
     return (lower + critic(obs, action.square()).sin().sum(1)).mean(1)
 
@@ -189,7 +189,7 @@ def test_linear_critics_can_be_repeated_any_number_of_times() -> None:
         answer(obs, action)
 
 
-# --- policies ------------------------------------------------------------------------------------------------------
+# --- policies -------------------------------------------------------------------------------------
 
 
 def pair(backbone: str) -> tuple[PolicyFromOutputs, StackedActor]:

@@ -1,4 +1,4 @@
-"""Policies and critics made of precomputed outputs, so that several losses share one forward and one backward pass.
+"""Policies and critics made of precomputed outputs, so that losses share passes.
 
 A loss that reads outputs only (``Loss.reads_outputs_only``) runs twice. First every output is zero,
 and the inputs that it needs are collected. The network then runs once on all of them, and in its
@@ -15,24 +15,24 @@ import torch
 from torch import Tensor
 
 from damper.engine.networks.stacked import LOG_STD_RANGE, check_head
-from damper.errors import DamperError
 
 Source = Callable[..., Tensor]  # maps inputs to a network's outputs
 
 
 class InputCollector:
-    """Returns zeros, and collects the different inputs of a loss; several collectors may share ``inputs``."""
+    """Returns zeros, and collects the inputs of a loss; collectors may share ``inputs``."""
 
     def __init__(
         self, inputs: list[tuple[Any, ...]], shape: Callable[..., tuple[int, ...]]
     ) -> None:
-        """``shape`` gives an output's shape for its input; ``order`` will hold the indices of this loss's inputs."""
+        """``shape`` maps inputs to an output's shape; ``order`` holds this loss's indices."""
         self.inputs, self.shape = inputs, shape
         self.order: list[int] = []
 
     def __call__(self, *key: Tensor) -> Tensor:
         """Collect this input and return zeros of its output's shape."""
         index = index_or_append(self.inputs, key)
+        # Several losses share the inputs; this one's cotangents come back in its own order.
         if index not in self.order:
             self.order.append(index)
         return key[0].new_zeros(self.shape(*key))
@@ -52,31 +52,31 @@ class PrecomputedOutputs:
 
 
 class LinearizedCritic:
-    """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``, exact where it was evaluated.
+    """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``.
 
     Values are replayed in the order of the calls, so a loss must ask in the same order every time.
     """
 
     def __init__(self, evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-        """``evaluate`` gives values ``[..., B]`` and gradients with respect to the action ``[..., B, A]``."""
+        """``evaluate`` gives values ``[..., B]`` and gradients by the action, ``[..., B, A]``."""
         self.evaluate = evaluate
-        self.known: list[tuple[Tensor, Tensor]] = []
+        self.evaluated: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, obs: Tensor, action: Tensor) -> Tensor:
         """Evaluate the critic; values and gradients are saved for ``linearized``."""
-        self.known.append(self.evaluate(obs, action))
-        return self.known[-1][0]
+        self.evaluated.append(self.evaluate(obs, action))
+        return self.evaluated[-1][0]
 
     def linearized(self) -> Source:
         """The same values in the same order, differentiable with respect to the action."""
-        known = iter(self.known)
+        evaluated = iter(self.evaluated)
 
         def value_at(obs: Tensor, action: Tensor) -> Tensor:
-            value, gradient = next(known)
+            value, gradient = next(evaluated)
             moved = action - action.detach()
-            return value + (
-                gradient * (moved if gradient.ndim == moved.ndim else moved.unsqueeze(-3))
-            ).sum(-1)
+            if gradient.ndim > moved.ndim:
+                moved = moved.unsqueeze(-3)  # both critics share the action
+            return value + (gradient * moved).sum(-1)
 
         return value_at
 
@@ -117,10 +117,10 @@ class PolicyFromOutputs:
 
 
 class CriticFromValues:
-    """A ``damper.interface.Critic`` whose values come from functions, for both critics or for the first alone."""
+    """A ``damper.interface.Critic`` whose values come from functions."""
 
     def __init__(self, both: Source, first: Source | None = None) -> None:
-        """``both`` gives ``[P, 2, B]`` and ``first`` ``[P, B]``; without ``first``, both are evaluated for it."""
+        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``; if left out, both are evaluated."""
         self.both = both
         # Not `first or`: PyTorch 2.11 cannot compile a function's truth value.
         self.first = (lambda obs, action: both(obs, action)[:, 0]) if first is None else first
@@ -130,26 +130,9 @@ class CriticFromValues:
         return self.both(obs, action)
 
 
-class CriticFromActionGradients:
-    """A ``damper.interface.CriticWithActionGradients`` for a loss that ``reads_action_gradients_only``."""
-
-    def __init__(self, action_gradients: Callable[..., tuple[list[Tensor], Tensor]]) -> None:
-        """``action_gradients`` is as in the interface."""
-        self.action_gradients = action_gradients
-
-    def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """Raise: the critics' values are not computed."""
-        raise DamperError(
-            "reads_action_gradients_only must be left out for a critic loss that reads the "
-            "critics' values, but this "
-            "one sets it and reads them: leave it out, and autograd differentiates the loss."
-        )
-
-    first = __call__
-
-
 def index_or_append(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
-    """The index of these tensors in the list, appended if new. Compared by `is`: torch.compile cannot trace `id`."""
+    """The index of these tensors in the list, appended if new."""
+    # By `is`: torch.compile cannot trace `id`, and equal tensors may be different inputs.
     for i, other in enumerate(inputs):
         if all(a is b for a, b in zip(key, other, strict=True)):
             return i

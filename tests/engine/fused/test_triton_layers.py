@@ -1,4 +1,4 @@
-"""The GPU's kernels compute what the plain layers do: in Triton's interpreter here, compiled where there is a GPU."""
+"""The GPU's kernels compute what the plain layers do: interpreted, or compiled on a GPU."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 
-from damper.engine.gradients import action_gradient_tape
-from damper.engine.gradients.tape import Tape
-from damper.engine.kernels import layer_ops, triton_layers
+from damper.engine.fused import layer_ops, triton_layers
+from damper.engine.fused.tape import Tape
 from damper.engine.networks.agent_networks import NetworkSizes, layouts
 from damper.methods import find_method
 from tests.engine import interpreted_updates, kernel_cases
@@ -106,11 +105,11 @@ def test_kernels_round_where_tf32_is_allowed(
     )
 
 
-# --- compiled without a GPU ----------------------------------------------------------------------------------------
+# --- compiled without a GPU -----------------------------------------------------------------------
 
 
 class CompiledOnly:
-    """A kernel that is bound to the arguments of each launch and compiled for a GPU, and not run."""
+    """A kernel that is compiled for a GPU with the arguments of each launch, and not run."""
 
     def __init__(self, kernel: Any, capability: int) -> None:
         self.kernel, self.target, self.programs = kernel, GPUTarget("cuda", capability, 32), []
@@ -165,15 +164,6 @@ def test_the_kernels_compile_for_gpus(
     kept.gradients([torch.zeros(2, 256, 1)], 256)
     kept.input_gradients()
     Tape(critic, critics, "relu", torch.zeros(1, 256, 14), for_backward=False)
-    tape = action_gradient_tape.ActionGradientTape(
-        critic, critics, "silu", torch.zeros(1, 768, 14), torch.zeros(1, 256, 3)
-    )
-    for joint in (False, True):
-        monkeypatch.setattr(action_gradient_tape, "in_groups", lambda *given, joint=joint: joint)
-        tape.gradients(torch.zeros(2, 768, 3), torch.zeros(2, 256))
-    assert (
-        len(forward.programs) == 3 + 2 + 2 + 2 + 2 * 2
-        and len(backward.programs) == 3 + 2 + 2 + 2 + 4 + 2
-    )
+    assert len(forward.programs) == 3 + 2 + 2 and len(backward.programs) == 3 + 2 + 2
     for program in (*forward.programs, *backward.programs):
         assert "mma.sync" in program.asm["ptx"], "on tensor cores, as the tiles were chosen for"

@@ -8,13 +8,11 @@ import pytest
 import torch
 
 from damper.engine.data.random_streams import Streams
-from damper.engine.gradients.shared_forward import SharedForwardBackend
 from damper.engine.networks.agent_networks import AgentNetworks, NetworkSizes
-from damper.engine.update.check_loss_claims import check_loss_claims
+from damper.engine.update.check_losses import check_loss_claims
 from damper.engine.update.population import Population
 from damper.errors import DamperError
 from damper.interface import Loss
-from damper.losses.pave import action_gradients
 from damper.methods import METHODS, Method, find_method
 from tests.engine import small
 from tests.engine.update.test_modes import build
@@ -26,9 +24,10 @@ COMPOSED = ("damper+grad-caps+pave", "damper+asap", "scalarization+l2c2")
 def check(backbone: str, method: Method, **own: Any) -> None:
     networks = AgentNetworks(backbone, method, SHAPE, Streams(range(4)), torch.float32)
     agents = Population(
-        gradient_backend=SharedForwardBackend(networks),
+        networks,
         hparams={name: torch.full((4,), value) for name, value in small.HYPER.items()},
         method_kwargs=method.route(own),
+        fused=True,
     )
     check_loss_claims(agents)
 
@@ -84,32 +83,6 @@ def test_a_loss_that_reads_more_is_refused_and_welcome_without_the_word(
         "critic": method.critic and Loss(method.critic.function),
     }
     check("td3", Method(method.name, rule=method.rule, **honest))
-
-
-def turned(critic: Any, policy: Any, batch: Any, noise: Any) -> torch.Tensor:
-    """The critics' gradient moves the action at which it is read again."""
-    (gradient, _), _ = action_gradients(
-        critic, (batch.obs, batch.next_obs), batch.action, batch.action
-    )
-    moved = batch.action + gradient.mean(1)
-    return (
-        action_gradients(critic, (batch.obs, batch.next_obs), moved, moved)[1]
-        .square()
-        .mean((-2, -1))
-    )
-
-
-def test_a_claim_to_read_action_gradients_only_is_tried_too() -> None:
-    with pytest.raises(
-        DamperError, match=r"^reads_action_gradients_only must be left out for the critic loss"
-    ):
-        check("td3", Method("x", critic=Loss(turned, reads_action_gradients_only=True)))
-    with pytest.raises(
-        DamperError, match=r"^reads_action_gradients_only must be left out for a critic loss"
-    ):
-        check("td3", Method("x", critic=Loss(steep, reads_action_gradients_only=True)))
-    for honest in (turned, steep):
-        check("td3", Method("x", critic=Loss(honest)))
 
 
 def test_it_is_tried_before_an_update_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

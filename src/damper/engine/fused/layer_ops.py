@@ -1,4 +1,4 @@
-"""A linear layer and its activation, forward and backward, for M stacked networks with flat parameters.
+"""A linear layer with its activation, forward and backward, for M networks of flat parameters.
 
 The gradients are written by hand instead of left to autograd: one pass then serves several losses,
 and on a GPU each layer is one kernel (``triton_layers``). ``reference`` has the same in plain
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from damper.engine.kernels import reference
-from damper.engine.kernels.layer import BackwardRows, LayerSlice, Pieces
+from damper.engine.fused import reference
+from damper.engine.fused.reference import BackwardRows
+from damper.engine.networks.layout import LayerSlice, Pieces
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
@@ -25,7 +27,7 @@ MAX_UNFUSED_OUTPUTS = 16
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
-    """Storage for the gradients of ``backward``: one tensor ``[groups, M, n]`` for the kernels, else pieces by layer.
+    """Storage for gradients: one tensor ``[groups, M, n]`` for the kernels, else pieces by layer.
 
     Inductor does not vectorise writes into slices of one tensor, so ``collect_grads`` concatenates
     the pieces.
@@ -45,7 +47,7 @@ def collect_grads(grads: Tensor | list[Pieces], size: int) -> list[Tensor]:
 def _join(pieces: Pieces, size: int) -> Tensor:
     parts: list[Tensor] = []
     filled = 0
-    for start in (*sorted(pieces), size):
+    for start in (*sorted(pieces), size):  # ``size`` ends the last gap
         if start > filled:
             some = next(iter(pieces.values()))
             parts.append(some.new_zeros(len(some), start - filled))
@@ -63,9 +65,8 @@ def forward(
     *,
     for_backward: bool = True,
     stride: int = 1,
-    biased: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """``h = f(x W + b)``, ``[M, R, outputs]``, and with ``for_backward`` the activation's derivative ``f'``.
+    """``h = f(x W + b)``, ``[M, R, outputs]``, and with ``for_backward`` the derivative ``f'``.
 
     Args:
         flat_params: parameters ``[M, n]``.
@@ -74,21 +75,14 @@ def forward(
         activation: f; None for none, which has no derivative.
         for_backward: whether to return ``f'``.
         stride: 2 runs only the first, third, ... network.
-        biased: the number of first rows to which b is added; None for all.
     """
     if (kernels := _kernels(flat_params, activation)) is not None:
         h, activation_grad, _ = kernels.forward(
-            flat_params,
-            layer,
-            x,
-            activation,
-            for_backward=for_backward,
-            stride=stride,
-            biased=biased,
+            flat_params, layer, x, activation, for_backward=for_backward, stride=stride
         )
         return h, activation_grad
     return reference.forward(
-        flat_params, layer, x, activation, for_backward=for_backward, stride=stride, biased=biased
+        flat_params, layer, x, activation, for_backward=for_backward, stride=stride
     )
 
 
@@ -100,10 +94,10 @@ def backward(
     rows: BackwardRows,
     *,
     activation_grad: Tensor | None = None,
-    gradients: Tensor | list[Pieces] | None = None,
+    gradients: Any = None,
     stride: int = 1,
 ) -> Tensor | None:
-    """From ``d = ∂L/∂z``: the parameters' gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
+    """From ``d = ∂L/∂z``: the gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
 
     Args:
         flat_params: parameters ``[M, n]``.
@@ -117,11 +111,11 @@ def backward(
         stride: as in ``forward``.
 
     Returns:
-        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``),
-        ``[M, rows.input_grad_rows, inputs]``; None if ``rows.input_grad_rows`` is 0.
+        ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, D, inputs]``;
+        None without ``rows.input_gradient``.
     """
     implementation = _kernels(flat_params) or reference
-    return implementation.backward(
+    back: Tensor | None = implementation.backward(
         flat_params,
         layer,
         x,
@@ -131,18 +125,16 @@ def backward(
         gradients=gradients,
         stride=stride,
     )
+    return back
 
 
 def fused_head(
     flat_params: Tensor, layers: Sequence[LayerSlice], activation: str
 ) -> ModuleType | None:
-    """The kernels that run the last two layers as one, if the last has a single output; otherwise None."""
-    last = layers[-1]
-    return (
-        _kernels(flat_params, activation)
-        if len(layers) > 1 and last.outputs == 1 and layers[-2].outputs > MAX_UNFUSED_OUTPUTS
-        else None
-    )
+    """The kernels that run the last two layers as one, if the last has one output; else None."""
+    if len(layers) == 1 or layers[-1].outputs != 1 or layers[-2].outputs <= MAX_UNFUSED_OUTPUTS:
+        return None
+    return _kernels(flat_params, activation)
 
 
 _below_min_capability = False
@@ -151,7 +143,7 @@ _below_min_capability = False
 def check_capability(device: torch.device) -> None:
     """Turn the Triton kernels off in this process if the device is too old for them.
 
-    Called when a learner is built, because a compiled function cannot query the device.
+    A compiled function cannot query the device.
     """
     global _below_min_capability
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
@@ -159,7 +151,7 @@ def check_capability(device: torch.device) -> None:
 
 
 def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType | None:
-    """The module of Triton kernels if they apply (CUDA, float32, a known activation), otherwise None."""
+    """The Triton kernels if they apply (CUDA, float32, a known activation), otherwise None."""
     if (
         not flat_params.is_cuda
         or flat_params.dtype != torch.float32
@@ -167,6 +159,7 @@ def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType |
         or _below_min_capability
     ):
         return None
-    from damper.engine.kernels import triton_layers
+    # Here, because not every machine has Triton.
+    from damper.engine.fused import triton_layers
 
     return triton_layers if activation in triton_layers.ACTIVATION_CODES else None

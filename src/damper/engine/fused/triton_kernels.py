@@ -5,23 +5,27 @@ the activation's derivative ``f'``, ``d`` the gradient of the loss with respect 
 output before the activation, ``dx`` that with respect to its input. Names in capitals are
 compile-time constants:
 
-    ROWS                         rows of x in the forward kernel, of d in the backward kernel
-    X_ROWS, DX_ROWS              rows of x, and of dx, in the backward kernel PRIMARY_ROWS
-    rows of d that belong to the first loss; the others belong to the second GROUP_ROWS, EVEN_GROUPS
-    rows of d in each group with its own gradient; whether all groups have that many BIASED
-    number of first rows to which b is added IN, OUT                      the layer's inputs and
-    outputs GROUP, HEAD_STRIDE           outputs of one head, and the distance between two heads'
-    parameters WEIGHT, BIAS                 where the layer's weights and biases start among a
-    network's parameters HEAD, HEAD_BIAS              where those of a fused head of one output
-    start W_PAD, B_PAD, HEAD_*_PAD     numbers of padding after them N, X_NET, X_ROW
-    strides: of flat_params and x by network, of x by row G_LOSS, G_NET                strides of
-    the gradients by group and by network SHARE                        networks that share an input
-    DX_TILES, DW_TILES           blocks of dx, and of one group's weight gradient ACTIVATION
-    a code of ``triton_layers.ACTIVATION_CODES`` STORE_*, HAS_*, FUSE_HEAD    which outputs are
-    stored, which inputs and gradients there are, whether a head is fused TF32
-    one product in TF32, or three that make one of float32 BM, BN, BK                   block sizes
-    in the forward kernel: rows, outputs, and inputs read at a time BM, BI, BK; BW, BO, BR       in
-    the backward kernel: rows, inputs, outputs of dx; inputs, outputs, rows of dW
+    ROWS                  rows of x in the forward kernel, of d in the backward kernel
+    X_ROWS, DX_ROWS       rows of x, and of dx, in the backward kernel
+    PRIMARY_ROWS          rows of d that belong to the first loss; the others belong to the second
+    GROUP_ROWS            rows of d in each group with its own gradient
+    EVEN_GROUPS           whether all groups have that many
+    IN, OUT               the layer's inputs and outputs
+    GROUP, HEAD_STRIDE    outputs of one head; distance between two heads' parameters
+    WEIGHT, BIAS          where the layer's weights and biases start among a network's parameters
+    HEAD, HEAD_BIAS       where those of a fused head of one output start
+    W_PAD, B_PAD          numbers of padding after weights and biases; HEAD_*_PAD after the head's
+    N, X_NET, X_ROW       strides: of flat_params and x by network, of x by row
+    G_LOSS, G_NET         strides of the gradients by group and by network
+    SHARE                 networks that share an input
+    DX_TILES, DW_TILES    blocks of dx, and of one group's weight gradient
+    ACTIVATION            a code of ``triton_layers.ACTIVATION_CODES``
+    STORE_*               which outputs are stored
+    HAS_*, FUSE_HEAD      which inputs and gradients there are, and whether a head is fused
+    TF32                  one product in TF32, or three that make one of float32
+    BM, BN, BK            blocks of the forward kernel: rows, outputs, and inputs read at a time
+    BM, BI, BK            blocks of dx in the backward kernel: rows, inputs, outputs
+    BW, BO, BR            blocks of dW: inputs, outputs, rows
 """
 
 from __future__ import annotations
@@ -41,8 +45,8 @@ def product(a, b, sums, TF32: tl.constexpr):
 
 @triton.jit
 def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr):
-    """Offset of an output's weights; with one head the column itself, so that the compiler can vectorise the loads."""
-    if GROUP == OUT:
+    """Offset of an output's weights."""
+    if GROUP == OUT:  # with one head the column itself, so that the compiler can vectorise loads
         return column
     else:
         return column // GROUP * HEAD_STRIDE + column % GROUP
@@ -50,11 +54,12 @@ def among_heads(column, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.
 
 @triton.jit
 def forward_kernel(
-    x, flat_params, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr,
-    WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE_H: tl.constexpr,
-    STORE_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, BIASED: tl.constexpr, TF32: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    x, flat_params, h, act_grad, parts, X_NET: tl.constexpr, X_ROW: tl.constexpr, N: tl.constexpr,
+    ROWS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
+    OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr,
+    SHARE: tl.constexpr, ACTIVATION: tl.constexpr, STORE_H: tl.constexpr,
+    STORE_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Compute one block of ``f(x W + b)`` and of f'."""
     net = tl.program_id(1).to(tl.int64)
@@ -74,16 +79,7 @@ def forward_kernel(
         weights = tl.load(flat_params + WEIGHT + k[:, None] * GROUP + column_offset[None, :],
                           (k[:, None] < IN) & (c[None, :] < OUT), 0.0)  # fmt: skip
         sums = product(inputs, weights, sums, TF32)
-    if BIASED == ROWS:
-        z = sums + tl.load(flat_params + BIAS + column_offset, c < OUT, 0.0)[None, :]
-    elif BIASED > 0:
-        z = sums + tl.where(
-            r[:, None] < BIASED,
-            tl.load(flat_params + BIAS + column_offset, c < OUT, 0.0)[None, :],
-            0.0,
-        )
-    else:
-        z = sums
+    z = sums + tl.load(flat_params + BIAS + column_offset, c < OUT, 0.0)[None, :]
     at = net * ROWS * OUT + r[:, None] * OUT + c[None, :]
     inside = (r[:, None] < ROWS) & (c[None, :] < OUT)
     if ACTIVATION == 1:
@@ -108,17 +104,19 @@ def forward_kernel(
 
 @triton.jit
 def backward_kernel(
-    x, act_grad, d, flat_params, gradients, dx, h, head_act_grad, X_NET: tl.constexpr, X_ROW: tl.constexpr,
-    N: tl.constexpr, G_LOSS: tl.constexpr, G_NET: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
-    X_ROWS: tl.constexpr, DX_TILES: tl.constexpr, DW_TILES: tl.constexpr,
-    ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr,
-    OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
-    HEAD_W_PAD: tl.constexpr, HEAD_B_PAD: tl.constexpr, SHARE: tl.constexpr, HAS_ACT_GRAD: tl.constexpr,
-    GROUP_ROWS: tl.constexpr, EVEN_GROUPS: tl.constexpr, HAS_GRADS: tl.constexpr, DX_ROWS: tl.constexpr,
-    BIASED: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
-    BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr, BR: tl.constexpr,
+    x, act_grad, d, flat_params, gradients, dx, h, head_act_grad, X_NET: tl.constexpr,
+    X_ROW: tl.constexpr, N: tl.constexpr, G_LOSS: tl.constexpr, G_NET: tl.constexpr,
+    W_PAD: tl.constexpr, B_PAD: tl.constexpr, X_ROWS: tl.constexpr, DX_TILES: tl.constexpr,
+    DW_TILES: tl.constexpr, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr,
+    BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
+    HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    HEAD_W_PAD: tl.constexpr, HEAD_B_PAD: tl.constexpr, SHARE: tl.constexpr,
+    HAS_ACT_GRAD: tl.constexpr, GROUP_ROWS: tl.constexpr, EVEN_GROUPS: tl.constexpr,
+    HAS_GRADS: tl.constexpr, DX_ROWS: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
+    BM: tl.constexpr, BI: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr, BK: tl.constexpr,
+    BR: tl.constexpr,
 ):  # fmt: skip
-    """Compute one block of the gradient with respect to the inputs, or to the weights and biases of one group."""
+    """Compute one block of the gradient by the inputs, or by one group's weights and biases."""
     net = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0)
     d += net * ROWS * (1 if FUSE_HEAD else OUT)
@@ -127,8 +125,9 @@ def backward_kernel(
     head_act_grad += net * X_ROWS * OUT
     if tile < DX_TILES:
         if DX_ROWS > 0:
-            _grad_input(act_grad + net * X_ROWS * IN, d, head_act_grad, flat_params, dx + net * DX_ROWS * IN, tile,
-                        DX_ROWS, PRIMARY_ROWS, WEIGHT, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
+            _grad_input(act_grad + net * X_ROWS * IN, d, head_act_grad, flat_params,
+                        dx + net * DX_ROWS * IN, tile, DX_ROWS, PRIMARY_ROWS, WEIGHT, IN, OUT,
+                        GROUP, HEAD_STRIDE, HEAD, HAS_ACT_GRAD, FUSE_HEAD, TF32,
                         BM, BI, BK)  # fmt: skip
     else:
         x += net // SHARE * X_NET
@@ -161,15 +160,15 @@ def backward_kernel(
             count = GROUP_ROWS
             if not EVEN_GROUPS:  # one group per loss
                 count = tl.where(group == 0, PRIMARY_ROWS, ROWS - PRIMARY_ROWS)
-            _grad_weight(x, X_ROW, d, h, head_act_grad, flat_params, gradients, tile, count, BIASED - begin, WEIGHT,
-                         BIAS, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HEAD_BIAS, BIASED < ROWS, FUSE_HEAD, TF32,
+            _grad_weight(x, X_ROW, d, h, head_act_grad, flat_params, gradients, tile, count, WEIGHT,
+                         BIAS, IN, OUT, GROUP, HEAD_STRIDE, HEAD, HEAD_BIAS, FUSE_HEAD, TF32,
                          BW, BO, BR)  # fmt: skip
 
 
 @triton.jit
 def _zero_padding(
-    gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_PAD: tl.constexpr, B_PAD: tl.constexpr,
-    HEADS: tl.constexpr, HEAD_STRIDE: tl.constexpr,
+    gradients, WEIGHTS_END: tl.constexpr, BIASES_END: tl.constexpr, W_PAD: tl.constexpr,
+    B_PAD: tl.constexpr, HEADS: tl.constexpr, HEAD_STRIDE: tl.constexpr,
 ):  # fmt: skip
     unused = tl.arange(0, 32)  # padding is shorter than 32: layers start at multiples of 32
     for head in tl.static_range(HEADS):
@@ -187,10 +186,11 @@ def _zero_padding(
 
 @triton.jit
 def _grad_input(
-    act_grad, d, head_act_grad, flat_params, dx, tile, ROWS: tl.constexpr, PRIMARY_ROWS: tl.constexpr,
-    WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr,
-    HEAD: tl.constexpr, HAS_ACT_GRAD: tl.constexpr, FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
-    BM: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
+    act_grad, d, head_act_grad, flat_params, dx, tile, ROWS: tl.constexpr,
+    PRIMARY_ROWS: tl.constexpr, WEIGHT: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+    GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HAS_ACT_GRAD: tl.constexpr,
+    FUSE_HEAD: tl.constexpr, TF32: tl.constexpr, BM: tl.constexpr, BI: tl.constexpr,
+    BK: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (IN + BI - 1) // BI
     r = tile // across * BM + tl.arange(0, BM)
@@ -201,7 +201,7 @@ def _grad_input(
         o = start + tl.arange(0, BK)
         column_offset = among_heads(o, OUT, GROUP, HEAD_STRIDE)
         there = (r[:, None] < ROWS) & (o[None, :] < OUT)
-        if FUSE_HEAD:  # this layer's d is the head's d times the head's weight times the activation's derivative
+        if FUSE_HEAD:  # this layer's d: the head's d times its weight times the derivative f'
             back = tl.load(head_act_grad + x_row[:, None] * OUT + o[None, :], there, 0.0)
             back *= tl.load(flat_params + HEAD + o, o < OUT, 0.0)[None, :]
         else:
@@ -219,11 +219,11 @@ def _grad_input(
 
 @triton.jit
 def _grad_weight(
-    x, X_ROW: tl.constexpr, d, h, head_act_grad, flat_params, gradients, tile, count, biased,
-    WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, GROUP: tl.constexpr,
-    HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr, PARTLY_BIASED: tl.constexpr,
-    FUSE_HEAD: tl.constexpr, TF32: tl.constexpr,
-    BW: tl.constexpr, BO: tl.constexpr, BR: tl.constexpr,
+    x, X_ROW: tl.constexpr, d, h, head_act_grad, flat_params, gradients, tile, count,
+    WEIGHT: tl.constexpr, BIAS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+    GROUP: tl.constexpr, HEAD_STRIDE: tl.constexpr, HEAD: tl.constexpr, HEAD_BIAS: tl.constexpr,
+    FUSE_HEAD: tl.constexpr, TF32: tl.constexpr, BW: tl.constexpr, BO: tl.constexpr,
+    BR: tl.constexpr,
 ):  # fmt: skip
     across: tl.constexpr = (OUT + BO - 1) // BO
     i = tile // across * BW + tl.arange(0, BW)
@@ -242,10 +242,7 @@ def _grad_weight(
         else:
             back = tl.load(d + r[:, None] * OUT + o[None, :], there, 0.0)
         sums = product(inputs, back, sums, TF32)
-        if PARTLY_BIASED:
-            total += tl.sum(tl.where(r[:, None] < biased, back, 0.0), 0)
-        else:
-            total += tl.sum(back, 0)
+        total += tl.sum(back, 0)
     if FUSE_HEAD:  # one factor per column, so applied once at the end
         weights_on = tl.load(flat_params + HEAD + o, o < OUT, 0.0)
         sums *= weights_on[None, :]

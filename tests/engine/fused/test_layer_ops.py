@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
 from damper.activations import ACTIVATIONS
-from damper.engine.kernels import layer_ops
-from damper.engine.kernels.layer import BackwardRows, LayerSlice
+from damper.engine.fused import layer_ops
+from damper.engine.fused.reference import BackwardRows
+from damper.engine.networks.layout import LayerSlice
 from tests.engine import layers
 
 M, R, INPUTS, TOLERANCE = 4, 9, 5, 1e-12
@@ -24,7 +25,7 @@ LAYERS = dict(
 SIZES = {"few": HEADS.size, "heads": HEADS.size, "many": VALUE.size, "one": VALUE.size}
 
 
-# --- where a layer lies --------------------------------------------------------------------------------------------
+# --- where a layer lies ---------------------------------------------------------------------------
 
 
 def test_a_layer_s_numbers_are_found_where_they_lie() -> None:
@@ -72,7 +73,7 @@ def test_pieces_joined_are_the_layer_and_zeros_around_it(name: str) -> None:
     assert int((joined != 0).sum()) == M * (layer.inputs + 1) * layer.outputs
 
 
-# --- forwards ------------------------------------------------------------------------------------------------------
+# --- forwards -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -104,7 +105,7 @@ class Case:
         return x @ self.layer.weights(used) + self.layer.biases(used)
 
     def reference(self, part: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
-        """Gradients of ``Σ part · z`` by rows ``[M', n]`` and by what stands before the layer ``[M', R', inputs]``."""
+        """Gradients of ``Σ part · z`` by parameters ``[M', n]`` and inputs ``[M', R', inputs]``."""
         rows = self.rows.clone().requires_grad_()
         before = self.before.repeat_interleave(
             self.networks // len(self.before), 0
@@ -122,11 +123,11 @@ class Case:
         return layer_ops.forward(self.rows, self.layer, self.x, activation, **given)
 
     def backward(
-        self, d: Tensor, primary: int, groups: list[int], **options: int
+        self, d: Tensor, primary: int, groups: list[int], input_gradient: bool = True
     ) -> tuple[list[Tensor], Tensor | None]:
-        """``options``: ``inputs`` and ``biased``, all rows without them."""
+        """The gradients of every group and, if asked for, that of what stands before the layer."""
         found = layer_ops.alloc_grads(self.rows, len(groups), self.stride)
-        rows = replace(BackwardRows.whole(primary, groups), **options)
+        rows = BackwardRows(primary, tuple(groups), input_gradient)
         given = {"activation_grad": self.activation_grad, "gradients": found, "stride": self.stride}
         dx = layer_ops.backward(self.rows, self.layer, self.x, d, rows, **given)
         return layer_ops.collect_grads(found, SIZES[self.name]), dx
@@ -169,7 +170,7 @@ def test_forward(case: Case) -> None:
         assert torch.equal(again, h) and none is None, activation
 
 
-# --- backwards -----------------------------------------------------------------------------------------------------
+# --- backwards ------------------------------------------------------------------------------------
 
 
 @each_case
@@ -198,7 +199,9 @@ def test_each_group_of_rows_has_its_own_gradient(case: Case) -> None:
     length = 3
     for sizes in ((9,), (9, 6), (3, 9)):
         d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
-        found, _ = case.backward(d, sizes[0], [length] * (sum(sizes) // length), input_grad_rows=0)
+        found, _ = case.backward(
+            d, sizes[0], [length] * (sum(sizes) // length), input_gradient=False
+        )
         starts = [start for size in sizes for start in range(0, size, length)]
         for part, start, gradient in zip(d.split(length, 1), starts, found, strict=True):
             case.check_gradients(gradient, case.reference(part, start)[0])
@@ -208,10 +211,10 @@ def test_each_group_of_rows_has_its_own_gradient(case: Case) -> None:
 def test_either_gradient_can_be_left_out(case: Case) -> None:
     d = layers.draw("d", case.networks, R, case.layer.outputs)
     found, dx = case.backward(d, R, [R])
-    alone, none = case.backward(d, R, [R], input_grad_rows=0)
+    alone, none = case.backward(d, R, [R], input_gradient=False)
     assert none is None and torch.equal(alone[0], found[0])
     given = {"activation_grad": case.activation_grad, "stride": case.stride}
-    back = layer_ops.backward(case.rows, case.layer, case.x, d, BackwardRows.whole(R, [R]), **given)
+    back = layer_ops.backward(case.rows, case.layer, case.x, d, BackwardRows(R, (R,)), **given)
     assert back is not None and dx is not None and torch.equal(back, dx)
 
 
@@ -220,12 +223,12 @@ def test_gradient_rows_are_zero_where_no_layer_lies() -> None:
     hidden, heads = HEADS.layer_slices
     h, activation_grad = layer_ops.forward(rows, hidden, x, "silu")
     found = layer_ops.alloc_grads(rows, 1)
-    whole, d = BackwardRows.whole(R, [R]), layers.draw("d", M, R, 9)
+    whole, d = BackwardRows(R, (R,)), layers.draw("d", M, R, 9)
     back = layer_ops.backward(
         rows, heads, h, d, whole, activation_grad=activation_grad, gradients=found
     )
     assert back is not None
-    layer_ops.backward(rows, hidden, x, back, replace(whole, input_grad_rows=0), gradients=found)
+    layer_ops.backward(rows, hidden, x, back, whole._replace(input_gradient=False), gradients=found)
     (gradient,) = layer_ops.collect_grads(found, HEADS.size)
     assert layers.gaps(HEADS, gradient).numel() > 0 and (layers.gaps(HEADS, gradient) == 0).all()
     assert int((gradient != 0).sum()) == M * sum(length for _, length in HEADS.spans)
@@ -250,55 +253,7 @@ def test_backward_is_the_limit_of_differences() -> None:
     )
 
 
-# --- rows without bias, and rows nobody goes on from ---------------------------------------------------------------
-
-
-@each_forward_case
-def test_forward_may_leave_the_bias_out(case: Case) -> None:
-    used = case.rows[:: case.stride]
-    for biased in (0, 4, R):
-        h, _ = case.forward(biased=biased)
-        expected = case.x.repeat_interleave(case.networks // len(case.x), 0) @ case.layer.weights(
-            used
-        )
-        expected[:, :biased] += case.layer.biases(used)
-        assert layers.apart(h, expected) <= TOLERANCE, biased
-        if biased == R:
-            assert layers.apart(case.forward()[0], expected) <= TOLERANCE
-
-
-@each_case
-def test_backward_may_leave_the_bias_out(case: Case) -> None:
-    d = layers.draw("d", case.networks, R, case.layer.outputs)
-    for groups in ([R], [3, 3, 3]):
-        plain, dx = case.backward(d, R, groups)
-        for biased in (0, 4, R):
-            found, same = case.backward(d, R, groups, biased_rows=biased)
-            assert dx is not None and same is not None and torch.equal(dx, same)
-            weights = [
-                [case.layer.weights(rows) for rows in gradients] for gradients in (found, plain)
-            ]
-            assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True)), (groups, biased)
-            biases, exact = (
-                case.layer.biases(torch.stack(found).sum(0)),
-                d[:, :biased].sum(1, keepdim=True),
-            )
-            torch.testing.assert_close(biases, exact, rtol=0.0, atol=1e-12)
-
-
-@each_case
-def test_the_inputs_gradient_may_be_wanted_of_some_rows(case: Case) -> None:
-    for sizes in ((R,), (R, 4), (3, 8)):
-        d = layers.draw("d", case.networks, sum(sizes), case.layer.outputs)
-        found, dx = case.backward(d, sizes[0], list(sizes))
-        for wanted in (2, 5, R):
-            same, some = case.backward(d, sizes[0], list(sizes), input_grad_rows=wanted)
-            assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True)), (sizes, wanted)
-            assert dx is not None and some is not None
-            assert layers.apart(some, dx[:, :wanted]) <= TOLERANCE, (sizes, wanted)
-
-
-# --- which devices have kernels ------------------------------------------------------------------------------------
+# --- which devices have kernels -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,16 @@
-"""A forward pass with saved activations, through which one or two losses can be differentiated by hand."""
+"""A forward pass with saved activations, through which losses are differentiated by hand."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from damper.engine.kernels import layer_ops
-from damper.engine.kernels.layer import BackwardRows, FusedHead
+from damper.engine.fused import layer_ops
+from damper.engine.fused.reference import BackwardRows, FusedHead
 from damper.engine.networks.layout import Layout
 
 MAX_NETWORKS_IN_GROUPS = 16  # more networks fill a GPU without groups
@@ -19,9 +18,9 @@ MAX_GROUPS = 8
 
 
 class Tape:
-    """A forward pass of M stacked networks ``f(x W + b)``, the last layer without f, with saved activations.
+    """A forward pass of M stacked networks ``f(x W + b)``, the last layer without f.
 
-    Autograd does not see any of it.
+    Activations are saved; autograd does not see any of it.
     """
 
     def __init__(
@@ -46,26 +45,20 @@ class Tape:
         self.layers, self.flat_params, self.stride = layout.layer_slices, flat_params, stride
         self.inputs: list[Tensor] = []
         self.activation_grads: list[Tensor | None] = [None]
+        # A kernel that computes the head with the layer before saves a launch and a store.
         self.kernels = layer_ops.fused_head(flat_params, self.layers, activation)
+        options: dict[str, Any] = {"for_backward": for_backward, "stride": stride}
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers[:-2] if self.kernels is not None else self.layers):
             self.inputs.append(x)
             f = None if i == last else activation
-            x, activation_grad = layer_ops.forward(
-                flat_params, layer, x, f, for_backward=for_backward, stride=stride
-            )
+            x, activation_grad = layer_ops.forward(flat_params, layer, x, f, **options)
             self.activation_grads.append(activation_grad)
         if self.kernels is not None:
             self.inputs.append(x)
             layer, head = self.layers[-2:]
             h, activation_grad, x = self.kernels.forward(
-                flat_params,
-                layer,
-                x,
-                activation,
-                for_backward=for_backward,
-                stride=stride,
-                head=head,
+                flat_params, layer, x, activation, head=head, **options
             )
             self.inputs.append(h)
             self.activation_grads += [activation_grad, None]
@@ -73,39 +66,30 @@ class Tape:
 
     @property
     def saved_activations(self) -> list[Tensor]:
-        """The tensors for ``from_saved``: each layer's inputs and activation derivatives, and the output."""
-        return [
-            *self.inputs,
-            *(
-                activation_grad
-                for activation_grad in self.activation_grads
-                if activation_grad is not None
-            ),
-            self.output,
-        ]
+        """The tensors for ``from_saved``: all layers' inputs and derivatives, and the output."""
+        derivatives = [f_prime for f_prime in self.activation_grads if f_prime is not None]
+        return [*self.inputs, *derivatives, self.output]
 
     @classmethod
     def from_saved(
         cls, layout: Layout, flat_params: Tensor, saved_activations: Sequence[Tensor]
     ) -> Tape:
-        """Rebuild the tape in another function than the one that ran the networks, from its ``saved_activations``."""
+        """Rebuild a tape, in another function than the one that ran it, from what it saved."""
         tape, count = cls.__new__(cls), len(layout.layer_slices)
-        tape.layers, tape.flat_params, tape.stride, tape.kernels = (
-            layout.layer_slices,
-            flat_params,
-            1,
-            None,
-        )
+        tape.layers, tape.flat_params, tape.stride = layout.layer_slices, flat_params, 1
+        tape.kernels = None  # only SAC's actors are saved, which have two heads
         *between, tape.output = saved_activations
         tape.inputs, tape.activation_grads = between[:count], [None, *between[count:], None]
         return tape
 
     def gradients(self, cotangents: Sequence[Tensor], rows_per_group: int) -> list[Tensor]:
-        """Gradients ``[M, n]`` of one or two losses, given ``∂L/∂output`` of each for the first rows of the output.
+        """Gradients ``[M, n]`` of one or two losses, given ``∂L/∂output`` of each.
 
-        The row count of every loss is a multiple of ``rows_per_group``.
+        Losses read the first rows of the output. The row count of every loss is a multiple of
+        ``rows_per_group``.
         """
         sizes = [c.shape[1] for c in cotangents]
+        # Losses share the backward pass: their rows follow each other in one product per layer.
         grouped = in_groups(self.flat_params, sum(sizes), rows_per_group)
         groups = [rows_per_group] * (sum(sizes) // rows_per_group) if grouped else sizes
         grads = layer_ops.alloc_grads(self.flat_params, len(groups), self.stride)
@@ -124,12 +108,10 @@ class Tape:
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
     def _back(self, d: Tensor, primary: int, groups: Sequence[int], grads: Any) -> Tensor:
-        rows = BackwardRows.whole(primary, groups)
+        rows = BackwardRows(primary, tuple(groups))
         # The gradient with respect to x is needed only if the parameters' gradients are not.
-        rows_by_layer = [
-            rows if grads is None else replace(rows, input_grad_rows=0),
-            *[rows] * (len(self.layers) - 1),
-        ]
+        first_rows = rows._replace(input_gradient=grads is None)
+        options: dict[str, Any] = {"gradients": grads, "stride": self.stride}
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
@@ -138,11 +120,10 @@ class Tape:
                 self.layers[begin],
                 self.inputs[begin],
                 d,
-                rows_by_layer[begin],
+                rows if begin else first_rows,
                 activation_grad=self.activation_grads[begin],
-                gradients=grads,
-                stride=self.stride,
                 fused_head=FusedHead(self.layers[-1], self.inputs[-1], self.activation_grads[-2]),
+                **options,
             )
             begin -= 1
         for i in range(begin, -1, -1):
@@ -151,17 +132,16 @@ class Tape:
                 self.layers[i],
                 self.inputs[i],
                 d,
-                rows_by_layer[i],
+                rows if i else first_rows,
                 activation_grad=self.activation_grads[i],
-                gradients=grads,
-                stride=self.stride,
+                **options,
             )
             d = d if back is None else back
         return d
 
 
 def in_groups(flat_params: Tensor, total: int, rows_per_group: int) -> bool:
-    """Whether to sum groups of rows in parallel first, because few networks would leave most of a GPU idle."""
+    """Whether to sum groups of rows in parallel: few networks would leave most of a GPU idle."""
     return (
         flat_params.is_cuda
         and len(flat_params) < MAX_NETWORKS_IN_GROUPS

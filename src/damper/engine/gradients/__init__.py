@@ -1,1 +1,0 @@
-"""The gradients of an update's losses: the objectives, and two backends with one interface."""
