@@ -1,4 +1,6 @@
-"""Done while the documentation is built: equations become MathML, a folder in ``nav`` its pages, records a page.
+"""Done while the documentation is built.
+
+Equations become MathML, a folder in ``nav`` its pages, records a page.
 
 Browsers draw MathML themselves, so a page needs neither a script nor a network to show its
 equations.
@@ -45,7 +47,10 @@ log = get_plugin_logger("equations")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Replace each folder in ``nav`` by a section of its pages: ``index.md`` first, the others by name."""
+    """Replace each folder in ``nav`` by a section of its pages.
+
+    ``index.md`` first, the others by name.
+    """
     pages = sorted(page.src_uri for page in files.documentation_pages())
 
     def listed(entry: str) -> str | dict[str, list[str]]:

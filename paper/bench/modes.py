@@ -1,4 +1,7 @@
-"""One measurement in several execution modes, compiled or not, float32 or TF32; names the modes that do not pay."""
+"""One measurement in several execution modes, compiled or not, float32 or TF32.
+
+Names the modes that do not pay.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def in_modes(
 
 
 def slower_modes(found: Measurement) -> list[str]:
-    """One sentence per row that is slower than the same update in a plainer mode or in full float32."""
+    """One sentence per row that is slower than the same update in a plainer mode or in float32."""
     ours = [row for row in found.rows if "mode" in row and row["method"] in METHODS]
     if not ours:
         return []

@@ -1,4 +1,4 @@
-"""Compare whole updates with those of Stable-Baselines3 and SBX, with the same networks, batch and transitions."""
+"""Compare whole updates with those of Stable-Baselines3 and SBX, with the same networks."""
 
 from __future__ import annotations
 
@@ -123,7 +123,10 @@ def whole_train(model: Any, batch_size: int) -> Workload:
 
 
 def paper_train(model: Any, backbone: str, batch_size: int) -> Workload:
-    """SB3's ``train`` in the paper's scope: one fixed batch, no target copies, a log without output."""
+    """SB3's ``train`` in the paper's scope.
+
+    One fixed batch, no target copies, a log without output.
+    """
     samples = model.replay_buffer.sample(batch_size)
     model.replay_buffer.sample = lambda *_, **__: samples
 

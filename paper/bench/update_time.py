@@ -1,4 +1,7 @@
-"""The paper's update-time table: all methods on both backbones, measured in its scope, beside its numbers."""
+"""The paper's update-time table.
+
+All methods on both backbones, measured in its scope, beside its numbers.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def update_time(
     methods: Sequence[str],
     plan: Plan,
 ) -> tuple[Measurement, dict[str, InterleavedTimes]]:
-    """Time the methods of each backbone in turns, and SB3's plain update with them if SB3 is installed."""
+    """Time the methods of each backbone, and SB3's plain update where it is, in turns."""
     rows, turns = [], {}
     for backbone in backbones:
         workloads = {

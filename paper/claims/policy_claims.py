@@ -1,4 +1,4 @@
-"""The paper's claims about trained policies, each taken apart into comparisons (``report.claims.comparisons``).
+"""The paper's claims about trained policies.
 
 Where the paper uses a word ("large", "collapses", "slightly", "similar"), the number that stands
 for it here is near the paper's own and in the comparison's text.
@@ -60,7 +60,7 @@ SHARE, RATIO = Interval(0.0, 1.0), Interval(0.0, float("inf"))  # what such numb
 Checks = Iterator[Check]
 
 
-# --- the main tables ----------------------------------------------------------------------------------------------
+# --- the main tables ------------------------------------------------------------------------------
 
 
 def _pair(
@@ -129,7 +129,7 @@ def _sac_tradeoff(e: Evidence) -> Checks:
 
 
 def _gradient_regime(e: Evidence) -> Checks:
-    """Along DAMPER's own training; what plain's says, where nothing acts on the temporal gradient, is in the note."""
+    """Along DAMPER's own training."""
     for backbone in BACKBONES:
         for task in PAPER_TASKS:
             ratio, conflict = (
@@ -161,7 +161,7 @@ def _about_gradients(e: Evidence) -> str:
 
 
 def _conflict_by_chance(e: Evidence) -> str:
-    """What "frequent" leaves open: which cells are in conflict more often than unrelated directions would be."""
+    """The cells in conflict more often than unrelated directions would be."""
     more: list[str] = []
     others: list[str] = []
     for backbone in BACKBONES:
@@ -207,7 +207,7 @@ def _range(values: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values))))
 
 
-# --- ablations ----------------------------------------------------------------------------------------------------
+# --- ablations ------------------------------------------------------------------------------------
 
 
 def _ablation(e: Evidence) -> Checks:
@@ -292,7 +292,7 @@ def _eta(e: Evidence) -> Checks:
         yield extreme(f"{subject}, lowest at η = 1", sides[-1], sides[:-1], "lower")
 
 
-# --- fixed weights ------------------------------------------------------------------------------------------------
+# --- fixed weights --------------------------------------------------------------------------------
 
 
 def _weight(e: Evidence, task: str, weight: float, measure: str) -> Side:

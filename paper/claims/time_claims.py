@@ -1,4 +1,4 @@
-"""The paper's claims about update times, each taken apart into comparisons of rounds measured in turns.
+"""The paper's claims about update times.
 
 They belong to the machine on which updates were timed, not to a setup of training.
 """
@@ -17,14 +17,17 @@ PAPER_OVERHEAD = {"td3": 0.448, "sac": 0.313}
 
 
 class MethodTimes(NamedTuple):
-    """The table's methods as timed on one machine, one way: milliseconds per round, in the order of the rounds."""
+    """The table's methods as timed on one machine, one way.
+
+    Milliseconds per round, in the order of the rounds.
+    """
 
     machine: str
     rounds: dict[str, Sequence[float]]
 
 
 def _fullest(timings: Sequence[Timing], backbone: str) -> dict[str, MethodTimes]:
-    """Per kind of device, the measurement of the most methods in turns; one without its rounds has no spread."""
+    """Per kind of device, the measurement of the most methods in turns."""
     found: dict[str, dict[str, MethodTimes]] = {}
     for timing in timings:
         if timing.backbone == backbone and timing.rounds:
@@ -93,7 +96,7 @@ def _overhead(timings: Sequence[Timing]) -> Iterator[Check]:
 def _ratio(
     words: str, times: MethodTimes, base: str, bound: float, expect: str, concession: bool = False
 ) -> Check:
-    """DAMPER's time relative to another's, round by round; what lies within the middle nine tenths of them is a tie."""
+    """DAMPER's time relative to another's, round by round."""
     low, middle, high = ratio_of_rounds(times.rounds["damper"], times.rounds[base])
     below, above = high < bound, low > bound
     agrees, contradicts = (below, above) if expect == "lower" else (above, below)

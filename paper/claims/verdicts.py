@@ -17,7 +17,10 @@ Found = TypeVar("Found")
 
 
 class Verdict(NamedTuple):
-    """A claim of the paper and what the records say about it; ``note`` puts a word of it into proportion."""
+    """A claim of the paper and what the records say about it.
+
+    ``note`` puts a word of it into proportion.
+    """
 
     id: str
     text: str
@@ -33,7 +36,10 @@ class Verdict(NamedTuple):
 
 @functools.cache
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
-    """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
+    """Every claim about trained policies, judged by one setup's records.
+
+    ``eta`` in place of the paper's own ones.
+    """
     evidence = Evidence(setup, eta)
     judged = [_unless_untrained(verdict, eta) for verdict in _judge(CLAIMS, evidence)]
     return [

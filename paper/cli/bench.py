@@ -100,7 +100,7 @@ def _say_what_is_left_out(options: Bench, part: str) -> None:
 
 
 def _modes(options: Bench) -> list[ExecutionMode]:
-    """The modes to measure: the one asked for, otherwise on a GPU all that users may meet, the plainest first."""
+    """The modes to measure: the one asked for, otherwise on a GPU all that users may meet."""
     cpu = options.device == "cpu"
     modes = [options.mode] if options.mode else ["eager"] if cpu else ["graph", "compile-graph"]
     tf32 = (
@@ -114,7 +114,7 @@ def _modes(options: Bench) -> list[ExecutionMode]:
 
 
 def _mode(options: Bench) -> ExecutionMode:
-    """The mode for measurements that take one: the one asked for, otherwise the default in full float32."""
+    """The mode for measurements that take one: the one asked for, or the default."""
     return next(mode for mode in reversed(_modes(options)) if mode.tf32 == bool(options.tf32))
 
 

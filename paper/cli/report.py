@@ -46,7 +46,8 @@ def run(options: Report) -> None:
         raise DamperError(
             f"results must be a folder of records, but {quoted(options.results)} does not exist: "
             "run this in the "
-            "folder that contains it, name another with --results, or make records with python -m paper "
+            "folder that contains it, name another with --results, or make records with python -m "
+            "paper "
             "reproduce."
         )
     found = (any(read(options.results)) for read in (Store, read_timings, read_ppo))
@@ -61,6 +62,6 @@ def run(options: Report) -> None:
 
 
 def _own_pages(results: Path, out: Path) -> list[Path]:
-    """The project's own pages, which show only the project's own results; none for another store."""
+    """The project's own pages, which show only the project's own results."""
     own = (results, out) == (Report.results, OWN_OUT)
     return [page for page in PAGES if own and has_place(page)]

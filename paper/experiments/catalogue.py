@@ -129,7 +129,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class AgentSpec:
-    """One agent of a cell: its settings, its identity and that one's digest, and its rank among the cell's seeds."""
+    """One agent of a cell: settings, identity with its digest, rank among the cell's seeds."""
 
     settings: Settings
     identity: Mapping[str, Any]
@@ -157,7 +157,7 @@ def expand_request(request: Request) -> list[AgentSpec]:
 
 
 def _variants(experiment: Experiment, methods: Sequence[str]) -> Variants:
-    """The experiment's variants of these methods; a method that it lacks runs at its published settings."""
+    """The experiment's variants of these methods."""
     return (
         {method: experiment.variants.get(method, {}) for method in methods}
         if methods

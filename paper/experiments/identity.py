@@ -1,4 +1,4 @@
-"""An agent's identity: every setting and simulator version that can change its result, and nothing else."""
+"""An agent's identity: every setting and simulator version that can change its result."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def identity(
 
 
 def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
-    """The part of a population's custom code that one of its methods runs, as if that method were trained alone."""
+    """The part of a population's custom code that one of its methods runs."""
     functions = method.functions
     shipped = (
         {part: identify(function) for part, function in functions.items()}
@@ -115,7 +115,10 @@ def published_settings(method: str, task: str, backbone: str) -> Mapping[str, An
 
 
 def physics(env: str, backend: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Versions of an environment's simulator: EnvPool has its own engines, Gymnasium uses the installed ones."""
+    """Versions of an environment's simulator.
+
+    EnvPool has its own engines, Gymnasium uses the installed ones.
+    """
     names = (
         ["envpool"]
         if backend == "envpool"
@@ -133,7 +136,7 @@ def _physics_engine(gymnasium_id: str) -> list[str]:
 
 
 def deviations(agent_identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The training settings of an agent that differ from its protocol and the paper's budget, with their values."""
+    """The training settings of an agent that differ from its protocol and the paper's budget."""
     env, backbone = agent_identity["task"], agent_identity["backbone"]
     budget = find_task(env).steps
     steps = agent_identity["training"]["steps"] if budget is None else budget

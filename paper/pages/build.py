@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from damper.files import write_bytes
@@ -67,21 +68,21 @@ def write_report(
         s.key: draw_result_figures(s, out / "figures" / folders[s.key], formats) for s in found
     }
     pictures["ppo"] = draw_ppo(ppo, out / "figures", formats)
-    files = {
+    texts = {
         "report.html": report_page(results),
         "tables.md": _markdown(
             found, timings, {key: _embed(paths, out) for key, paths in pictures.items()}
         ),
         "tables.tex": _latex(found),
     }
-    for name, text in files.items():
+    for name, text in texts.items():
         write_bytes(out / name, text.encode())
     if pages:
-        texts = page_texts(found, ppo)
+        tables = page_texts(found, ppo)
         for path in pages:
-            insert(path, texts)
+            insert(path, tables)
     return [
-        *(out / name for name in files),
+        *(out / name for name in texts),
         *(path for paths in pictures.values() for path in paths),
     ]
 
@@ -118,7 +119,7 @@ def page_texts(found: Sequence[Setup], ppo: Runs) -> dict[str, str]:
 
 
 def slugs(found: Sequence[Setup]) -> dict[str, str]:
-    """Folder names by setup: the protocol for the fullest setup that keeps to it, with the setup's key for others."""
+    """Folder names by setup: the protocol for the fullest setup that keeps to it."""
     names: dict[str, str] = {}
     for setup in found:
         name = setup.protocol or "none"
@@ -141,30 +142,20 @@ def _embed(paths: Sequence[Path], out: Path) -> str:
 
 def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[str, str]) -> str:
     verdict_list = "\n".join(f"- *{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS)
-    head = (
-        "# Tables\n\nWritten by `python -m paper report` from the records; do not edit.\n\n"
-        "- An entry is the mean with two standard deviations in brackets: of the seeds' means; of "
-        "all episodes (of one "
-        "seed only the second). Below it are the median and every seed, then what the paper prints.\n"
-        "- Bold is the best mean of a column among cells of five seeds or more, however small its lead.\n"
-        "- A cell with agents that hold [one constant action](../statistics.md#constant-actions) "
-        "says so and is never "
-        "the best in smoothness.\n"
-        "- *n* is the number of seeds where it is not five; † marks a diverged seed.\n"
-        "- Lower sm, mean |Δa| and roughness are smoother.\n"
-    )
+    head = files("paper.pages").joinpath("tables_head.md").read_text(encoding="utf-8")
     if not found and not timings:
         return head + "\nNo records yet.\n"
     if timings or main_setups(found):  # no claim is judged on other records
         head += (
-            "\nThe verdict on a claim of the paper is that of its worst comparison ([how intervals and verdicts are "
-            f"made](../statistics.md)):\n\n{verdict_list}\n\n{caution('../statistics.md#verdicts')}\n"
+            "\nThe verdict on a claim of the paper is that of its worst comparison ([how "
+            f"intervals and verdicts are made](../statistics.md)):\n\n{verdict_list}\n\n"
+            f"{caution('../statistics.md#verdicts')}\n"
         )
     parts = [head, *(_section(setup, found, pictures.get(setup.key, "")) for setup in found)]
     if timings:
         parts.append(
-            "## Update times\n\nMilliseconds per update, and how many times plain's that is, with the range of the "
-            "middle nine tenths of the rounds.\n"
+            "## Update times\n\nMilliseconds per update, and how many times plain's that is, with "
+            "the range of the middle nine tenths of the rounds.\n"
         )
         parts += [
             f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}"

@@ -172,7 +172,7 @@ def _cell(
 
 
 def _values(cell: Cell, measure: str) -> list[float | None]:
-    """Mean, both spreads, interval and median; no spread of the smoothness of mostly one constant action."""
+    """Mean, both spreads, interval and median."""
     s = cell.summary(measure)
     if s is None:
         return []
@@ -229,7 +229,7 @@ def _curve(cell: Cell) -> dict[str, Any]:
 
 
 def _trace(record: Record) -> dict[str, Any] | None:
-    """A record's trace for the page: 16-bit levels without compression, which every browser can read at once."""
+    """A record's trace for the page."""
     if record.trace is None:
         return None
     raw = zlib.decompress(base64.b64decode(record.trace["data"]))
@@ -238,7 +238,10 @@ def _trace(record: Record) -> dict[str, Any] | None:
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """A number, or each of a sequence, to so many significant digits; None for what is not finite."""
+    """A number, or each of a sequence, to so many significant digits.
+
+    None for what is not finite.
+    """
     return (
         [round_digits(one, digits) for one in value]
         if isinstance(value, tuple | list)

@@ -1,4 +1,6 @@
-"""PPO plain, with DAMPER at three η, and with CAPS: a record per setting and seed, and a table over the seeds.
+"""PPO plain, with DAMPER at three η, and with CAPS.
+
+A record per setting and seed, and a table over the seeds.
 
     python -m paper.runners.sb3_ppo --env Pendulum-v1 --steps 100000 --out records/ppo
     python -m paper.runners.sb3_ppo --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16
@@ -44,7 +46,10 @@ POINTS = 25  # of the learning curve
 
 
 def settings(env: str, steps: int, batch_size: int | None = None) -> dict[str, Any]:
-    """SB3's defaults (2,048 steps per rollout, of four environments); on Pendulum those of its zoo without gSDE."""
+    """SB3's defaults (2,048 steps per rollout, of four environments).
+
+    On Pendulum those of its zoo without gSDE.
+    """
     own = (
         {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024}
         if env == "Pendulum-v1"

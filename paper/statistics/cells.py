@@ -1,4 +1,7 @@
-"""Records sorted into what may stand in one table: setups, and in them cells of agents that differ by seed only."""
+"""Records sorted into what may stand in one table.
+
+Setups, and in them cells of agents that differ by seed only.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,10 @@ class Cell:
 
     @property
     def mostly_constant(self) -> bool:
-        """Whether more than half of the agents hold one action throughout: then its smoothness is no result."""
+        """Whether more than half of the agents hold one action throughout.
+
+        Then its smoothness is no result.
+        """
         return 2 * len(self.constant) > len(self.records)
 
     @property
@@ -146,7 +152,7 @@ class Cell:
         return float(means.mean()) if len(means) else float("nan")
 
     def curves(self) -> tuple[list[int], dict[str, Array]]:
-        """Training: some steps of the longest curve, and per column the seeds' mean, lowest and highest ``[3, steps]``.
+        """Training: some steps of the longest curve, and per column the seeds' mean.
 
         A seed counts between its own first and last step; where none does there is a NaN.
         """

@@ -66,7 +66,7 @@ def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
 
 
 def decided_table(main: Sequence[Setup]) -> str:
-    """The claims that some records decide, with the comparison that decided the first of the verdicts."""
+    """The claims that some records decide."""
     shown = {
         name: column
         for name, column in judge_all(main).items()

@@ -1,4 +1,7 @@
-"""Tables behind the results page: gaps between protocols and settings, distances from the paper, seed by seed."""
+"""Tables behind the results page.
+
+Gaps between protocols and settings, distances from the paper, seed by seed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ PAPER_SEEDS = 5
 
 
 class Distance(NamedTuple):
-    """Of a mean return from the paper's, with its errors by what makes them: a variance and its degrees of freedom."""
+    """Of a mean return from the paper's, with its errors by what makes them.
+
+    A variance and its degrees of freedom.
+    """
 
     mean: float
     value: float
@@ -101,7 +107,7 @@ def beside_paper(setup: Setup) -> Iterator[tuple[Cell, Printed]]:
 
 
 class Gap(NamedTuple):
-    """Two cells' means and medians of one measure, the difference of the means, whether its interval excludes zero."""
+    """Two cells' means and medians of one measure, the difference of the means."""
 
     name: str
     measure: str

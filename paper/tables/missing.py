@@ -1,4 +1,4 @@
-"""What is missing of the paper's tables and figures, and how long it takes on the machine of the records."""
+"""What is missing of the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ TOGETHER = "**all together**"
 
 
 def missing_table(found: Sequence[Setup]) -> str:
-    """Per protocol and experiment: agents on record, those missing by task, and their time on one machine."""
+    """Per protocol and experiment.
+
+    Agents on record, those missing by task, and their time on one machine.
+    """
     records = [record for setup in found for cell in setup.cells for record in cell.records]
     machines = Counter(
         (r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu")
@@ -72,7 +75,7 @@ def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
 
 
 def _identity_without_physics(identity: Mapping[str, Any]) -> Hashable:
-    """An agent among those of one setup: no matter which version of a simulator is installed here."""
+    """An agent among those of one setup."""
     return (
         *(identity[name] for name in ("backbone", "task", "method", "seed")),
         digest(identity["method_settings"]),

@@ -1,4 +1,7 @@
-"""Tables of DAMPER beside plain: a row per task and backbone, all cells straight from the records."""
+"""Tables of DAMPER beside plain.
+
+A row per task and backbone, all cells straight from the records.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ NO_BREAK = "\u00a0"  # a space at which no line ends
 
 
 def pairs(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]:
-    """Plain and DAMPER of every task and backbone that has both; at the paper's η, or at another."""
+    """Plain and DAMPER of every task and backbone that has both.
+
+    At the paper's η, or at another.
+    """
     changed = {} if eta is None else {"eta": eta}
     for backbone in BACKBONES:
         for task in setup.tasks(backbone):
@@ -154,7 +160,10 @@ def choosing_eta_table(main: Sequence[Setup]) -> str:
 
 
 def protocol_settings_table(one: str = "pave", other: str = "authors") -> str:
-    """What two protocols set differently, by backbone; what only some tasks have, named with them."""
+    """What two protocols set differently, by backbone.
+
+    What only some tasks have, named with them.
+    """
     rows = []
     for backbone in BACKBONES:
         listed: set[str] = set()

@@ -1,4 +1,7 @@
-"""PPO's records, which ``runners/sb3_ppo.py`` makes: a table and two panels of a picture per environment."""
+"""PPO's records, which ``runners/sb3_ppo.py`` makes.
+
+A table and two panels of a picture per environment.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,7 @@ def draw_ppo(runs: Runs, folder: Path, formats: Sequence[str]) -> list[Path]:
 
 
 def _draw(runs: Runs, figure: Figure) -> None:
-    """Per environment the training return with the range of the seeds, and each seed's return over its ``sm``."""
+    """Per environment the training return with the range of the seeds."""
     figure.set_size_inches(8.4, 2.9 * len(runs))
     panels = figure.subplots(len(runs), 2, squeeze=False)
     for (env, labels), (left, right) in zip(runs.items(), panels, strict=True):

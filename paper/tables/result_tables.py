@@ -34,7 +34,7 @@ ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
 
 
 class Entry(NamedTuple):
-    """One place in a table: what was measured, what the paper prints, whether it is the best of its column, notes."""
+    """One place in a table: what was measured, what the paper prints."""
 
     ours: Summary | None
     paper: Printed | None
@@ -105,7 +105,7 @@ def _main_rows(setup: Setup, backbone: str) -> list[Row]:
 
 
 def ablation_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[Table]:
-    """The projection ablation and the PEGrad-based baseline, on every task that has a cell of them."""
+    """The projection ablation and the PEGrad-based baseline."""
     tables = []
     for backbone in backbones:
         found = {
@@ -160,7 +160,9 @@ def entry(
 
 
 def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
-    """The cells with the highest mean return or the lowest mean of another measure; what prints alike is a tie.
+    """The cells with the highest mean return or the lowest mean of another measure.
+
+    What prints alike is a tie.
 
     Of cells with the seeds that a claim needs; the smoothness of one constant action is never the
     best. An episode's length has no best, and neither has a single cell.
@@ -183,7 +185,10 @@ _UNCLEAN = {
 
 
 def code_versions(cells: Iterable[Cell]) -> str:
-    """Which versions of the code made the agents of some cells; several, or one nobody can look up, are flagged."""
+    """Which versions of the code made the agents of some cells.
+
+    Several, or one nobody can look up, are flagged.
+    """
     versions = Counter(record.code for cell in cells for record in cell.records)
     named = ", ".join(
         f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common()
@@ -266,7 +271,7 @@ OTHER_HEADER = ["task", "method", "settings", "seeds", *(MEASURES[measure] for m
 
 
 def _shown(setup: Setup) -> Iterator[Cell | None]:
-    """The cells of the other tables: published ones, η = 1 beside the paper's tasks, and the paper's two sweeps."""
+    """The cells of the other tables."""
     yield from setup.published
     for backbone in BACKBONES:
         tasks = setup.tasks(backbone)
@@ -285,7 +290,10 @@ def _smoothness(cell: Cell | None) -> str:
 
 
 class Aggregate(NamedTuple):
-    """DAMPER against one method over the tasks both have, and that method against plain: value and interval of each."""
+    """DAMPER against one method over the tasks both have, and that method against plain.
+
+    Value and interval of each.
+    """
 
     backbone: str
     measure: str
@@ -298,7 +306,7 @@ class Aggregate(NamedTuple):
 
 @functools.cache
 def aggregates(setup: Setup) -> list[Aggregate]:
-    """Probability that a seed of DAMPER beats one of each method, and each method's change against plain.
+    """Probability that a seed of DAMPER beats one of each method.
 
     Over the tasks on which both have several seeds: from one seed there is no probability.
     """
@@ -351,7 +359,10 @@ class CostTable(NamedTuple):
 
 
 def cost_tables(timings: Sequence[Timing]) -> list[CostTable]:
-    """One table per machine and way of running: milliseconds, times plain with its spread, the paper's."""
+    """One table per machine and way of running.
+
+    Milliseconds, times plain with its spread, the paper's.
+    """
     places: dict[str, list[Timing]] = {}
     for timing in timings:
         places.setdefault(timing.setting, []).append(timing)

@@ -116,7 +116,7 @@ def compare(
 
 
 def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path:
-    """``runs/compare-<env>-<backbone>-<digest>``, independent of the methods, so that others can be added later."""
+    """``runs/compare-<env>-<backbone>-<digest>``, independent of the methods."""
     shared = default_name(replace(methods[0], method="plain", method_settings={}))
     own = {
         name: value for m in methods for name, value in m.method_settings.items() if name in given

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def group_by_settings(agents: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Label -> indices of the agents that share all settings but the seed, in order of first appearance.
+    """Label -> indices of the agents that share all settings but the seed.
 
     Labels show numbers with six digits, or with all digits if six would make different values look
     the same.

@@ -1,4 +1,4 @@
-"""What a user reads before anything runs: every option with its default, methods in a line each, numbers as written."""
+"""What a user reads before anything runs."""
 
 from __future__ import annotations
 

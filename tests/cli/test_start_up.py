@@ -51,7 +51,8 @@ def test_help_version_and_typos_import_no_torch():
 
 def test_the_package_imports_no_torch_before_it_is_used():
     used = python(
-        "import sys, damper; assert 'torch' not in sys.modules; damper.rules; assert 'torch' in sys.modules\n"
+        "import sys, damper; assert 'torch' not in sys.modules\n"
+        "damper.rules; assert 'torch' in sys.modules\n"
         "from damper._backward import backward; assert damper.backward is backward"
     )
     assert used.returncode == 0, used.stderr
@@ -90,7 +91,8 @@ def test_every_command_has_options_and_does_something():
 
 def test_stopping_it_while_it_imports_is_no_traceback(tmp_path):
     (tmp_path / "torch.py").write_text("raise KeyboardInterrupt\n")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['damper', 'train', 'Pendulum-v1']\n"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    code += "sys.argv = ['damper', 'train', 'Pendulum-v1']\n"
     stopped = python(code + "from damper.cli import main; main()", cwd=tmp_path)
     assert stopped.returncode == 130
     assert stopped.stderr.startswith("damper: stopped") and "Traceback" not in stopped.stderr

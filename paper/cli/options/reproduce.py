@@ -29,12 +29,12 @@ class ReproduceEngineOptions(EngineOptions):
     ] = None
     """Where to train, as in torch: cpu, cuda."""
     backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
-    """What steps the environments: Gymnasium, or EnvPool with C++ threads. Records keep the two apart."""
+    """What steps the environments; records keep the two apart."""
 
 
 @dataclass
 class Reproduce:
-    """Train what is missing of the paper's tables and figures, evaluate it on the fixed seeds, keep the records.
+    """Train what is missing of the paper's tables and figures, and keep its records.
 
     The same command resumes what was killed, trains what was deleted, and changes nothing else.
     """

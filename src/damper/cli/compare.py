@@ -87,7 +87,7 @@ def changes_against_plain(comparison: Comparison) -> list[list[str]]:
 
 
 class _Cell(NamedTuple):
-    """Agents that differ only by seed: their settings, each measure's mean by seed, whether most hold one action."""
+    """Agents that differ only by seed, with each measure's mean by seed."""
 
     settings: dict[str, Any]
     means: dict[str, Array]
@@ -117,7 +117,7 @@ def _cells(evaluation: Evaluation) -> list[_Cell]:
 def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
     own, base = ours.means[measure], plain.means[measure]
     if min(len(own), len(base)) < FEWEST_SEEDS or not base.mean() or {*own} == {*base} == {base[0]}:
-        return ""  # the last condition: all have one value, such as an episode length at the time limit
+        return ""  # the last condition: one value everywhere, as a length at the time limit
     if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
         return ""
     return str(change_of_mean(base, own, measure))

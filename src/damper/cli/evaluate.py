@@ -65,7 +65,7 @@ def run(options: Evaluate) -> None:
 def _evaluate_beside(
     source: Path, options: Evaluate, seed: tuple[int, ...], chosen: Filter | None
 ) -> Evaluation:
-    """One episode of another source, without ``--vecnormalize`` and ``--trust``, which are for the first source."""
+    """One episode of another source, without ``--vecnormalize`` and ``--trust``."""
     try:
         return evaluate(source, options.env, 1, seed, chosen)
     except MissingOptionError as error:
@@ -78,7 +78,7 @@ def _evaluate_beside(
 
 
 def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[str]:
-    """Names that tell the sources apart: methods, or file names with as many parent folders as needed."""
+    """Names that tell the sources apart: methods, or as much of the paths as needed."""
     paths = [find_path(source).absolute() for source in sources]
     choices = [
         [own.method or path.stem for path, own in zip(paths, evaluations, strict=True)],
@@ -139,7 +139,10 @@ def _default_folder(options: Evaluate) -> Path:
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, one per group of agents; with a filter, raw smoothness and saturation too."""
+    """Header and rows, one per group of agents.
+
+    With a filter, raw smoothness and saturation too.
+    """
     summary = evaluation.summary()
     measures = dict(MEASURES)
     if any("raw_sm" in values for values in summary.values()):
@@ -154,7 +157,7 @@ def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
 def draw_first_episodes(
     evaluation: Evaluation, path: Path, method: str, filter: str | None = None, most: int = 8
 ) -> Path:
-    """Draw the first seed's first episode of every setting, or of ``most`` settings spread evenly over all."""
+    """Draw the first seed's first episode of every setting, or of ``most`` spread evenly."""
     found = list(first_episodes(evaluation, method).items())
     chosen = (
         [found[i * (len(found) - 1) // (most - 1)] for i in range(most)]

@@ -22,7 +22,9 @@ MAX_SHADED = 3
 
 
 def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
-    """One panel per measure, one line per group of agents; the seeds' range is shaded for up to three, or the chosen.
+    """One panel per measure, one line per group of agents.
+
+    The seeds' range is shaded for up to three, or the chosen.
 
     Args:
         runs: by method.
@@ -56,7 +58,7 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
 
 
 def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Steps, and mean, lowest and highest ``[3, steps]``, for the intervals in which some member ended an episode."""
+    """Steps, and mean, lowest and highest ``[3, steps]``."""
     rows = [
         (line["step"], [line[measure][i] for i in members])
         for line in run.metrics()

@@ -21,7 +21,7 @@ MAX_FILMS = 6  # films side by side
 
 
 def first_episodes(evaluation: Evaluation, method: str) -> dict[str, Trace]:
-    """The first episode of each setting's first agent, by the setting's label ("all" where there is one)."""
+    """The first episode of each setting's first agent."""
     return {label: trace for label, _, trace in _first(evaluation, method)}
 
 
@@ -43,8 +43,10 @@ def film_evaluations(
         env: the environment, where the evaluations do not tell it.
         steps: the most to show.
     """
-    found = [(f"{name} {label}".removesuffix(" all"), own, episode, trace)
-             for name, own in evaluations.items() for label, episode, trace in _first(own, name)]  # fmt: skip
+    found = []
+    for name, evaluation in evaluations.items():
+        for label, episode, trace in _first(evaluation, name):
+            found.append((f"{name} {label}".removesuffix(" all"), evaluation, episode, trace))
     if len(found) > MAX_FILMS:
         raise DamperError(
             f"a video must have at most {MAX_FILMS} settings side by side, but {len(found)} were "
