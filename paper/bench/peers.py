@@ -57,11 +57,11 @@ def sb3_model(
 ) -> Any:
     """SB3's model, or our subclass if ``method`` is given, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
-    own: dict[str, Any] = {} if method is None else {"method": method}
+    method_options: dict[str, Any] = {} if method is None else {"method": method}
     if method == "damper":
-        own["eta"] = 0.0
+        method_options["eta"] = 0.0
     model = getattr(package, backbone.upper())(
-        **_shared_kwargs(data, backbone, mode, torch.nn.SiLU), device=mode.device, **own
+        **_shared_kwargs(data, backbone, mode, torch.nn.SiLU), device=mode.device, **method_options
     )
     return _ready(model, data)
 

@@ -101,8 +101,8 @@ class Measurement:
                 )
                 axes.set(title=backbone, xlabel=column, yticks=range(len(rows)), yticklabels=labels)
                 axes.margins(x=0.15)
-                found = [row[column] for row in self.rows if row.get(column)]
-                if found and max(found) > 20 * min(found):
+                numbers = [row[column] for row in self.rows if row.get(column)]
+                if numbers and max(numbers) > 20 * min(numbers):
                     axes.set(xscale="log", xlabel=f"{column} (log scale)")
                 axes.invert_yaxis()
         figure.suptitle(self.title)

@@ -46,10 +46,10 @@ def update_time(
         rows += [_row(times, backbone, name) for name in workloads]
         turns[backbone] = times
     record = mode.record() | plan.record()
-    found = Measurement(
+    measurement = Measurement(
         "update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record
     )
-    return found, turns
+    return measurement, turns
 
 
 def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]:
@@ -70,12 +70,12 @@ def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]
 def write_timings(
     results: Path,
     data: Transitions,
-    found: Measurement,
+    measurement: Measurement,
     turns: dict[str, InterleavedTimes],
     command: str,
 ) -> list[Path]:
     """Write the engine's timings to the store that ``python -m paper report`` reads."""
-    how = {**found.how, "implementation": "damper", "scope": "paper"}
+    how = {**measurement.how, "implementation": "damper", "scope": "paper"}
     how = {name: value for name, value in how.items() if name not in ("iterations", "rounds")}
     return [
         write_timing(
@@ -85,7 +85,7 @@ def write_timings(
                 method=method,
                 task=data.env,
                 milliseconds=times.mean_ms(method),
-                iterations=int(found.how["iterations"]),
+                iterations=int(measurement.how["iterations"]),
                 agents=1,
                 batch_size=256,
                 how=how,

@@ -65,16 +65,16 @@ class Transitions:
 
 def backends(env: str) -> list[str]:
     """The backends that can step an environment here; if none can, raises Gymnasium's error."""
-    found, refusals = [], []
+    usable, refusals = [], []
     for backend in ("gymnasium", "envpool"):
         try:
             spec_of(env, backend)
-            found.append(backend)
+            usable.append(backend)
         except DamperError as refusal:
             refusals.append(refusal)
-    if not found:
+    if not usable:
         raise refusals[0]
-    return found
+    return usable
 
 
 def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) -> Transitions:

@@ -146,8 +146,8 @@ def conjunction(verdicts: Iterable[str]) -> str:
 
     While some parts are unknown only a failure settles it.
     """
-    found = set(verdicts) or {OPEN}
-    return next(word for word in (FAILS, OPEN, *_BAD_TO_GOOD) if word in found)
+    distinct = set(verdicts) or {OPEN}
+    return next(word for word in (FAILS, OPEN, *_BAD_TO_GOOD) if word in distinct)
 
 
 _BAD_TO_GOOD = (FAILS, CONSTANT, LEANS_AGAINST, LEANS, BETTER, HOLDS)  # of what is known
@@ -261,12 +261,12 @@ def extreme(
     The comparison that says least for it speaks for all.
     """
     checks = [compare_means(subject, ours, rival, expect, **how) for rival in rivals]
-    known = [
+    measured = [
         (check, rival.mean)
         for check, rival in zip(checks, rivals, strict=True)
         if check.verdict != OPEN
     ]
-    if not known:
+    if not measured:
         there = sum(side.values is not None for side in (ours, *rivals))
         names = (
             ", ".join(rival.name for rival in rivals)
@@ -276,9 +276,9 @@ def extreme(
         words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
         return Check(f"{subject}: {ours.name} {expect} than {names}{words}", OPEN)
     sign = 1 if expect == "lower" else -1
-    worst, _ = min(known, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
-    missing = len(rivals) - len(known)
-    rest = f" (least favourable of {len(known)}" + (
+    worst, _ = min(measured, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
+    missing = len(rivals) - len(measured)
+    rest = f" (least favourable of {len(measured)}" + (
         f", {missing} not yet measured)" if missing else ")"
     )
     return worst._replace(

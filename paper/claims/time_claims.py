@@ -28,16 +28,16 @@ class MethodTimes(NamedTuple):
 
 def _fullest(timings: Sequence[Timing], backbone: str) -> dict[str, MethodTimes]:
     """Per kind of device, the measurement of the most methods in turns."""
-    found: dict[str, dict[str, MethodTimes]] = {}
+    fullest: dict[str, dict[str, MethodTimes]] = {}
     for timing in timings:
         if timing.backbone == backbone and timing.rounds:
-            place = found.setdefault(str(timing.how.get("device", "cpu")), {})
+            place = fullest.setdefault(str(timing.how.get("device", "cpu")), {})
             place.setdefault(timing.setting, MethodTimes(timing.machine, {})).rounds[
                 timing.method
             ] = timing.rounds
     return {
         device: max(place.values(), key=lambda times: len(times.rounds))
-        for device, place in found.items()
+        for device, place in fullest.items()
     }
 
 
@@ -45,10 +45,10 @@ def _by_machine(
     timings: Sequence[Timing], backbone: str
 ) -> Iterator[tuple[str, MethodTimes | None]]:
     """GPU and CPU; None where not all the table's methods were timed together with their spread."""
-    found = _fullest(timings, backbone)
-    for device, words in {"cuda": "GPU", "cpu": "CPU"}.items():
-        times = found.get(device)
-        place = f"{backbone.upper()}, {times.machine if times else words}"
+    fullest = _fullest(timings, backbone)
+    for device, machine_kind in {"cuda": "GPU", "cpu": "CPU"}.items():
+        times = fullest.get(device)
+        place = f"{backbone.upper()}, {times.machine if times else machine_kind}"
         whole = (
             times
             and set(TABLE_METHODS) <= set(times.rounds)

@@ -62,11 +62,13 @@ def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
     return _judge(TIME_CLAIMS, timings)
 
 
-def _judge(claims: Mapping[str, Callable[[Found], Iterator[Check]]], found: Found) -> list[Verdict]:
+def _judge(
+    claims: Mapping[str, Callable[[Found], Iterator[Check]]], evidence: Found
+) -> list[Verdict]:
     """The claims' verdicts, in the order in which ``printed.json`` lists them."""
     texts = {claim["id"]: claim["text"] for claim in paper()["claims"]}
-    checks = {name: list(claims[name](found)) for name in texts if name in claims}
+    checks = {name: list(claims[name](evidence)) for name in texts if name in claims}
     return [
-        Verdict(name, texts[name], conjunction(c.verdict for c in own), own)
-        for name, own in checks.items()
+        Verdict(name, texts[name], conjunction(c.verdict for c in claim_checks), claim_checks)
+        for name, claim_checks in checks.items()
     ]

@@ -46,7 +46,10 @@ def identity(
         custom_code: the user's own code in its population, as in ``Settings.custom_code()`` or a
             manifest.
     """
-    own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
+    agent_settings = {
+        **settings,
+        **{name: value for name, value in agent.items() if name in settings},
+    }
     chosen = agent.get("method", settings["method"])
     method = find_method(chosen).settings()
     method |= {
@@ -62,7 +65,9 @@ def identity(
         *(name for name in ADDED if name not in other),
     )
     # A manifest from before a setting was added lacks it.
-    training = {name: own[name] for name in names if name in own or name not in ADDED}
+    training = {
+        name: agent_settings[name] for name in names if name in agent_settings or name not in ADDED
+    }
     facts = {
         "task": recorded_name(settings["env"]),
         "backbone": backbone,
@@ -71,8 +76,8 @@ def identity(
         "seed": agent["seed"],
         "protocol": settings["protocol"],
         "training": _without_added(training, ADDED),
-        "numerics": {name: own[name] for name in NUMERICS},
-        "backend": own["backend"],
+        "numerics": {name: agent_settings[name] for name in NUMERICS},
+        "backend": agent_settings["backend"],
         "physics": dict(physics),
         "episodes": episodes,
     }
@@ -91,8 +96,8 @@ def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
         if method.is_shipped
         else {}
     )
-    own = {part: code for part, code in custom_code.items() if part == "env" or part in functions}
-    return {part: code for part, code in own.items() if shipped.get(part) != code}
+    used = {part: code for part, code in custom_code.items() if part == "env" or part in functions}
+    return {part: code for part, code in used.items() if shipped.get(part) != code}
 
 
 def _without_added(settings: Mapping[str, Any], first_values: Mapping[str, Any]) -> dict[str, Any]:

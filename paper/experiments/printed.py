@@ -42,5 +42,5 @@ def title(method: str, backbone: str | None = None) -> str:
     """A method's name as the paper writes it; the plain method is named after its backbone."""
     if method == "plain":
         return backbone.upper() if backbone else "Unregularized"
-    names = {own: title for title, own in paper()["method_ids"].items()}
+    names = {method_id: title for title, method_id in paper()["method_ids"].items()}
     return str(names.get(method, method))

@@ -125,10 +125,10 @@ def curve(
     for name in CURVE_COLUMNS:
         values = [[_known(metrics[i], name, agent) for i in part] for part in parts]
         means = [
-            round_digits(np.mean(found), 5)
-            if (found := [v for v in own if v is not None])
+            round_digits(np.mean(numbers), 5)
+            if (numbers := [v for v in column if v is not None])
             else None
-            for own in values
+            for column in values
         ]
         if any(value is not None for value in means):
             out[name] = means

@@ -162,9 +162,9 @@ def overview(
     store, request = Store(Path(results)), on_device(request)
     records = list(store)
     there = {record.digest for record in records}
-    known: dict[str, set[str]] = {}
+    platforms: dict[str, set[str]] = {}
     for record in records:
-        known.setdefault(_digest_on_any_platform(record.identity), set()).add(
+        platforms.setdefault(_digest_on_any_platform(record.identity), set()).add(
             _platform(record.identity)
         )
     rows = []
@@ -178,7 +178,9 @@ def overview(
         jobs = pack(missing, population)
         at_once = min(len(jobs), fitting_workers(jobs) if workers is None else workers)
         seconds, no_speed = estimate(jobs, records, at_once)
-        elsewhere = [known.get(_digest_on_any_platform(agent.identity), set()) for agent in missing]
+        elsewhere = [
+            platforms.get(_digest_on_any_platform(agent.identity), set()) for agent in missing
+        ]
         rows.append(
             ExperimentProgress(
                 name,

@@ -94,16 +94,20 @@ def _scaling(machine: str, rows: Rows, figure: Figure) -> None:
     figure.set_size_inches(5.4, 3.2)
     axes = figure.subplots()
     for backbone, method in dict.fromkeys((row["backbone"], row["method"]) for row in rows):
-        own = sorted(
+        method_rows = sorted(
             (row["agents"], row["µs per agent"])
             for row in rows
             if (row["backbone"], row["method"]) == (backbone, method)
         )
         colour, marker, _ = look(method)
         axes.loglog(
-            *zip(*own, strict=True), color=colour, marker=marker, ms=5, label=f"{backbone} {method}"
+            *zip(*method_rows, strict=True),
+            color=colour,
+            marker=marker,
+            ms=5,
+            label=f"{backbone} {method}",
         )
-        for agents, cost in own if method == "damper" else ():
+        for agents, cost in method_rows if method == "damper" else ():
             axes.annotate(
                 f"{cost:.3g}",
                 (agents, cost),

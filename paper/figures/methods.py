@@ -44,11 +44,11 @@ def draw_method_figures(
         folder: where to write.
         formats: of the pictures.
     """
-    found = setups(Store(results))
+    every_setup = setups(Store(results))
     chosen = {
         method: rows
         for method in METHODS
-        if method != "plain" and (rows := compared(found, method))
+        if method != "plain" and (rows := compared(every_setup, method))
     }
     if not chosen:
         raise DamperError(
@@ -80,8 +80,10 @@ def _traced(setup: Setup, backbone: str, method: str) -> dict[str, Record]:
     for name in dict.fromkeys(("plain", method, "damper")):
         cell = setup.find(backbone, TASK, name)
         by_seed[name] = {r.identity["seed"]: r for r in cell.records if r.trace} if cell else {}
-    seeds = [seed for seed in by_seed["plain"] if all(seed in own for own in by_seed.values())]
-    return {name: own[seeds[0]] for name, own in by_seed.items()} if seeds else {}
+    seeds = [
+        seed for seed in by_seed["plain"] if all(seed in records for records in by_seed.values())
+    ]
+    return {name: records[seeds[0]] for name, records in by_seed.items()} if seeds else {}
 
 
 def _draw(rows: Sequence[Row], figure: Figure) -> None:

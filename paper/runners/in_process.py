@@ -132,7 +132,7 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     digests = [
         digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]
     ]
-    mine = tuple(left[found] for found in digests if found in left)
+    mine = tuple(left[agent_digest] for agent_digest in digests if agent_digest in left)
     if not mine or (len(mine) < len(digests) and not manifest["finished"]):
         return None
     return Job(_settings(record, mine[0].settings), mine)

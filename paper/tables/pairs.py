@@ -51,8 +51,8 @@ def readme_table(setups: Sequence[Setup]) -> str:
 
 def marked_change(plain: Cell, ours: Cell, measure: str) -> str:
     """A change with its interval, in bold where that excludes zero."""
-    found = change(plain, ours, measure)
-    return f"**{found}**" if found.sign in (LOWER, HIGHER) else str(found)
+    difference = change(plain, ours, measure)
+    return f"**{difference}**" if difference.sign in (LOWER, HIGHER) else str(difference)
 
 
 def pairs_table(setup: Setup) -> str:
@@ -61,8 +61,8 @@ def pairs_table(setup: Setup) -> str:
     header = ["plain → DAMPER", "η", *(MEASURES[name] for name in measures)]
     rows = []
     for plain, ours in pairs(setup):
-        one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
-        for cell in (ours,) if one is None or one is ours else (ours, one):
+        at_one_eta = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
+        for cell in (ours,) if at_one_eta is None or at_one_eta is ours else (ours, at_one_eta):
             notes = [f"<small>{note}</small>" for note in constant_notes(plain, cell)]
             numbers = [_numbers(plain, cell, measure) for measure in measures]
             place = "<br>".join([cell.place, *_seeds(plain, cell), *notes])
@@ -159,7 +159,7 @@ def choosing_eta_table(main: Sequence[Setup]) -> str:
     return markdown_table(["task", *header], rows)
 
 
-def protocol_settings_table(one: str = "pave", other: str = "authors") -> str:
+def protocol_settings_table(first: str = "pave", second: str = "authors") -> str:
     """What two protocols set differently, by backbone.
 
     What only some tasks have, named with them.
@@ -168,12 +168,12 @@ def protocol_settings_table(one: str = "pave", other: str = "authors") -> str:
     for backbone in BACKBONES:
         listed: set[str] = set()
         for task, where in ((None, ""), (SHORT_TASKS[0], f", {' and '.join(SHORT_TASKS)}")):
-            ours, theirs = (protocol_settings(name, backbone, task) for name in (one, other))
+            ours, theirs = (protocol_settings(name, backbone, task) for name in (first, second))
             for name in (n for n in ours if ours[n] != theirs[n] and n not in listed):
                 listed.add(name)
                 values = [_value(settings[name]) for settings in (ours, theirs)]
                 rows.append([f"{backbone.upper()} `{name}`{where}", *values])
-    return markdown_table(["setting", f"`{one}`", f"`{other}`"], rows)
+    return markdown_table(["setting", f"`{first}`", f"`{second}`"], rows)
 
 
 def _value(value: object) -> str:

@@ -69,8 +69,8 @@ def main_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[Tabl
     tables = []
     for backbone in backbones:
         rows = _main_rows(setup, backbone)
-        for measure, words in MEASURES.items():
-            name, caption = f"{backbone}-{measure}", f"{backbone.upper()}: {words}"
+        for measure, measure_title in MEASURES.items():
+            name, caption = f"{backbone}-{measure}", f"{backbone.upper()}: {measure_title}"
             table = _table(setup, name, caption, backbone, measure, rows, setup.tasks(backbone))
             if table.rows:
                 tables.append(table)
@@ -108,12 +108,12 @@ def ablation_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[
     """The projection ablation and the PEGrad-based baseline."""
     tables = []
     for backbone in backbones:
-        found = {
+        cells = {
             task: [m for m in ABLATION if setup.find(backbone, task, m)]
             for task in setup.tasks(backbone)
         }
-        tasks = [task for task, methods in found.items() if set(methods) - {"damper"}]
-        methods = [m for m in ABLATION if any(m in found[task] for task in tasks)]
+        tasks = [task for task, methods in cells.items() if set(methods) - {"damper"}]
+        methods = [m for m in ABLATION if any(m in cells[task] for task in tasks)]
         for measure in ("return", "sm") if tasks else ():
             caption = f"{backbone.upper()}, how the gradients are combined: {MEASURES[measure]}"
             name = f"{backbone}-ablation-{measure}"
@@ -131,16 +131,16 @@ def _table(
     rows: Sequence[Row],
     tasks: Sequence[str],
 ) -> Table:
-    found = {
+    cells = {
         (row.label, t): setup.find(backbone, t, row.method, **row.changed)
         for row in rows
         for t in tasks
     }
-    best = {task: best_of([found[row.label, task] for row in rows], measure) for task in tasks}
+    best = {task: best_of([cells[row.label, task] for row in rows], measure) for task in tasks}
     filled = []
     for row in rows:
         entries = [
-            entry(found[row.label, task], measure, backbone, row, task, best[task])
+            entry(cells[row.label, task], measure, backbone, row, task, best[task])
             for task in tasks
         ]
         if any(e.ours for e in entries):
@@ -152,8 +152,12 @@ def entry(
     cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]
 ) -> Entry:
     """A cell's numbers beside the paper's, which stand where its settings are the row's."""
-    own = published_settings(row.method, task, backbone)
-    theirs = printed(backbone, row.method, task, measure) if {**own, **row.changed} == own else None
+    settings = published_settings(row.method, task, backbone)
+    theirs = (
+        printed(backbone, row.method, task, measure)
+        if {**settings, **row.changed} == settings
+        else None
+    )
     if cell is None:
         return Entry(None, theirs)
     return Entry(cell.summary(measure), theirs, cell in best, bool(cell.frozen), cell.constant_note)
@@ -168,13 +172,13 @@ def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
     best. An episode's length has no best, and neither has a single cell.
     """
     enough = (cell for cell in cells if cell is not None and len(cell.means(measure)) >= MIN_SEEDS)
-    known = {id(cell): cell for cell in enough if measure not in SMOOTHNESS or not cell.constant}
-    if measure == "length" or len(known) < 2:
+    counted = {id(cell): cell for cell in enough if measure not in SMOOTHNESS or not cell.constant}
+    if measure == "length" or len(counted) < 2:
         return []
     sign = -1 if measure == "return" else 1
-    first = min(known.values(), key=lambda cell: sign * cell.mean(measure))
+    first = min(counted.values(), key=lambda cell: sign * cell.mean(measure))
     shown = number(first.mean(measure), measure)
-    return [cell for cell in known.values() if number(cell.mean(measure), measure) == shown]
+    return [cell for cell in counted.values() if number(cell.mean(measure), measure) == shown]
 
 
 _UNCLEAN = {
@@ -194,9 +198,9 @@ def code_versions(cells: Iterable[Cell]) -> str:
         f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common()
     )
     flags = [f"a mixture of {len(versions)} versions"] if len(versions) > 1 else []
-    for word, words in _UNCLEAN.items():
+    for word, flag in _UNCLEAN.items():
         if count := sum(count for version, count in versions.items() if word in version):
-            flags.append(f"{counted(count, 'agent')} {words}")
+            flags.append(f"{counted(count, 'agent')} {flag}")
     return named + (f". ⚠ {', '.join(flags)}" if flags else "")
 
 
@@ -251,8 +255,10 @@ def other_rows(setup: Setup) -> list[list[str]]:
     for cell in setup.cells:
         if id(cell) not in shown:
             code = cell.records[0].identity.get("custom_code")
-            own = [f"code {digest(code)[:8]}"] if code else []
-            words = ", ".join([*(f"{name}={value}" for name, value in cell.settings.items()), *own])
+            code_notes = [f"code {digest(code)[:8]}"] if code else []
+            words = ", ".join(
+                [*(f"{name}={value}" for name, value in cell.settings.items()), *code_notes]
+            )
             means = [with_interval(cell.mean(m), mean_interval(cell.means(m)), m) for m in COMPARED]
             place = "<br>".join(filter(None, (cell.place, cell.constant_note)))
             rows.append(
@@ -366,7 +372,7 @@ def cost_tables(timings: Sequence[Timing]) -> list[CostTable]:
     places: dict[str, list[Timing]] = {}
     for timing in timings:
         places.setdefault(timing.setting, []).append(timing)
-    return [_cost_table(own) for own in places.values()]
+    return [_cost_table(members) for members in places.values()]
 
 
 def _cost_table(timings: Sequence[Timing]) -> CostTable:
@@ -375,12 +381,12 @@ def _cost_table(timings: Sequence[Timing]) -> CostTable:
     for name, theirs in paper()["update_time_ms"].items():
         row = [name]
         for backbone in BACKBONES:
-            own, plain = (
+            method_timings, plain = (
                 times.get((backbone, method)) for method in (paper()["method_ids"][name], "plain")
             )
             row += [
-                f"{own.milliseconds:.3g}" if own else "",
-                _times_plain(own, plain) if own and plain else "",
+                f"{method_timings.milliseconds:.3g}" if method_timings else "",
+                _times_plain(method_timings, plain) if method_timings and plain else "",
             ]
             row += [f"{theirs[backbone]['ms']:.2f}", f"{theirs[backbone]['ratio']:.2f}"]
         rows.append(row)
@@ -391,12 +397,12 @@ def _cost_table(timings: Sequence[Timing]) -> CostTable:
     )
 
 
-def _times_plain(own: Timing, plain: Timing) -> str:
+def _times_plain(timing: Timing, plain: Timing) -> str:
     """Relative to plain; with the middle nine tenths of the rounds where they were kept."""
-    if not own.rounds or len(own.rounds) != len(plain.rounds):
-        return f"{own.milliseconds / plain.milliseconds:.2f}"
-    low, middle, high = ratio_of_rounds(own.rounds, plain.rounds)
-    return f"{middle:.2f} [{low:.2f}, {high:.2f}]" if own is not plain else "1.00"
+    if not timing.rounds or len(timing.rounds) != len(plain.rounds):
+        return f"{timing.milliseconds / plain.milliseconds:.2f}"
+    low, middle, high = ratio_of_rounds(timing.rounds, plain.rounds)
+    return f"{middle:.2f} [{low:.2f}, {high:.2f}]" if timing is not plain else "1.00"
 
 
 COST_HEADER = ["method"] + [

@@ -83,7 +83,11 @@ def relative_change(
     def statistic(strata: Sequence[Array]) -> float:
         pairs = zip(strata[: len(ours)], strata[len(ours) :], strict=True)
         return float(
-            centre(np.concatenate([(own - base.mean()) / abs(base.mean()) for own, base in pairs]))
+            centre(
+                np.concatenate(
+                    [(values - base.mean()) / abs(base.mean()) for values, base in pairs]
+                )
+            )
         )
 
     def without(k: int, i: int) -> float:

@@ -10,7 +10,6 @@ import tyro
 
 from damper.cli.options import (
     BACKEND,
-    ENVS,
     LEFT_OUT,
     PROTOCOL,
     Backend,
@@ -28,7 +27,7 @@ class ReproduceEngineOptions(EngineOptions):
         str | None, default("a GPU where there is one, here or in the Ray cluster")
     ] = None
     """Where to train, as in torch: cpu, cuda."""
-    backend: Annotated[Backend, default(BACKEND, **ENVS)] = None
+    backend: Annotated[Backend, default(BACKEND)] = None
     """What steps the environments; records keep the two apart."""
 
 

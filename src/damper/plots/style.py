@@ -157,19 +157,19 @@ def shades(method: str, count: int) -> list[Look]:
 
     From light to its own colour, the dashes differing too.
     """
-    own, dashes = look(method), ((1, 1), (3, 1), (5, 2), (3, 1, 1, 1), (6, 1, 1, 1), ())
+    usual, dashes = look(method), ((1, 1), (3, 1), (5, 2), (3, 1, 1, 1), (6, 1, 1, 1), ())
     if count == 1:
-        return [own]
-    mixed = [mix(own.colour, "#ffffff", 0.6 * (1 - i / (count - 1))) for i in range(count)]
+        return [usual]
+    mixed = [mix(usual.colour, "#ffffff", 0.6 * (1 - i / (count - 1))) for i in range(count)]
     return [
-        Look(colour, own.marker, dashes[(i - count) % len(dashes)])
+        Look(colour, usual.marker, dashes[(i - count) % len(dashes)])
         for i, colour in enumerate(mixed)
     ]
 
 
-def mix(one: str, other: str, share: float) -> str:
+def mix(first: str, second: str, share: float) -> str:
     """The colour that is the other one by a share, 0 to 1; all ``#rrggbb``."""
-    channels = zip(bytes.fromhex(one[1:]), bytes.fromhex(other[1:]), strict=True)
+    channels = zip(bytes.fromhex(first[1:]), bytes.fromhex(second[1:]), strict=True)
     return "#" + "".join(f"{round((1 - share) * a + share * b):02x}" for a, b in channels)
 
 
