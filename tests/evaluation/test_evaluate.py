@@ -46,9 +46,7 @@ def test_every_agent_and_seed_equals_a_plain_gymnasium_loop(run):
             total, actions, _ = gymnasium_episode(run.policy(index), episode.seed)
             assert episode.total == pytest.approx(total, rel=1e-5)
             np.testing.assert_allclose(episode.executed, actions, atol=1e-5)
-            assert episode.record()["sm"] == pytest.approx(
-                damper.smoothness(actions), rel=1e-4
-            )
+            assert episode.record()["sm"] == pytest.approx(damper.smoothness(actions), rel=1e-4)
 
 
 def test_a_swept_setting_is_no_measure(run, tmp_path):

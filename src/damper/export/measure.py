@@ -107,9 +107,7 @@ def beside(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[str, Any]
     recorded = content.get("env_spec")
     seen = env_spec_from_id(content["env"]) if recorded is None else EnvSpec.from_json(recorded)
     # Episodes with a filter do not count: the exported file has none.
-    mine = [
-        row for row in content["episodes"] if row["agent"] == agent and "raw_sm" not in row
-    ]
+    mine = [row for row in content["episodes"] if row["agent"] == agent and "raw_sm" not in row]
     fits = same_task(seen, env) and content.get("steps", steps) == steps
     return _means(content["env"], mine) if mine and fits else None
 

@@ -68,7 +68,9 @@ def test_means_are_per_agent() -> None:
     means = episode_means(episodes, 3)
     assert means["return"] == [2.0, None, None], "none finished, and none finite"
     assert means["length"] == [15.0, None, 5.0]
-    assert means["sm"] == [1.0, None, 1.0] and means["mean_change"] == pytest.approx([0.2, None, 0.2])
+    assert means["sm"] == [1.0, None, 1.0] and means["mean_change"] == pytest.approx(
+        [0.2, None, 0.2]
+    )
 
 
 def test_lines_can_be_taken_back_and_half_a_line_is_none(tmp_path: Path) -> None:

@@ -75,7 +75,6 @@ def test_where_no_run_was_begun_nothing_new_is_left(tmp_path: Path) -> None:
 
 def test_everything_imports_without_fcntl() -> None:
     code = (
-        "import sys; sys.modules['fcntl'] = None; import damper.cli.train, "
-        "paper.runners.in_process"
+        "import sys; sys.modules['fcntl'] = None; import damper.cli.train, paper.runners.in_process"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=PATHS)
