@@ -1,4 +1,4 @@
-"""A missing extra is a mistake that one sentence mends, and an ``ImportError`` for code that asks in Python's way."""
+"""A missing extra is a mistake that one sentence mends."""
 
 from __future__ import annotations
 

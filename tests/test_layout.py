@@ -1,4 +1,4 @@
-"""The shape of the code base: imports go one way, nothing is pickled, each rule and loss has its test and page."""
+"""The shape of the code base."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def parse(path: Path) -> ast.Module:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Dotted names of everything that a file imports, wherever the import stands; relative ones made absolute."""
+    """Dotted names of everything that a file imports, wherever the import stands.
+
+    Relative ones made absolute.
+    """
     here = ("damper", *path.relative_to(PACKAGE).parts[:-1])
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
@@ -83,7 +86,10 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def room(dotted: str) -> str:
-    """Room of an imported name of the package; what is not a module there comes from its ``__init__``."""
+    """Room of an imported name of the package.
+
+    What is not a module there comes from its ``__init__``.
+    """
     first = dotted.split(".")[1] if "." in dotted else "__init__"
     return (
         first if (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file() else "__init__"
@@ -253,7 +259,8 @@ def test_what_pip_installs_is_called_by_its_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
     extras = project["optional-dependencies"]
-    wrong = rf"(?<![\w.-])damper\[(?:{{extra}}|{'|'.join(extras)})|\binstall (?:-\S+ )*[\"']?damper(?![\w-])"
+    wrong = rf"(?<![\w.-])damper\[(?:{{extra}}|{'|'.join(extras)})"
+    wrong += r"|\binstall (?:-\S+ )*[\"']?damper(?![\w-])"
     files = [
         path
         for path in tracked()

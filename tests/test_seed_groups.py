@@ -1,4 +1,4 @@
-"""Agents that differ by seed alone are one row of a table; those that differ in anything else are not."""
+"""Agents that differ by seed alone are one row of a table."""
 
 from __future__ import annotations
 

@@ -52,7 +52,10 @@ log = get_plugin_logger("equations")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Replace each folder in ``nav`` by a section of its pages: ``index.md`` first, the others by name."""
+    """Replace each folder in ``nav`` by a section of its pages.
+
+    ``index.md`` first, the others by name.
+    """
     pages = sorted(page.src_uri for page in files.documentation_pages())
 
     def listed(entry: str) -> str | dict[str, list[str]]:

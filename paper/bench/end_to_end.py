@@ -25,7 +25,8 @@ from paper.bench.workloads import (
     random_transitions,
 )
 
-START_STEP = 100_000  # timing starts here: with a short replay, most batches hold the newest step and must wait for it
+# Timing starts here: with a short replay most batches hold the newest step and must wait for it.
+START_STEP = 100_000
 SCOPE = (
     f"The real training loop, `authors` protocol, one update per step, from step {START_STEP:,} of "
     "a million on, with "
@@ -117,7 +118,7 @@ def speed(settings: Settings, data: Transitions, steps: int) -> float:
 
 
 def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float]:
-    """Microseconds in which all environments step once, and per cent of time spent stepping, acting and updating."""
+    """Microseconds of one step of all environments; per cent of time by what is done."""
     spent = dict.fromkeys(("stepping %", "acting %", "updating %"), 0.0)
     lines: list[tuple[float, int, dict[str, float]]] = []
 

@@ -1,4 +1,7 @@
-"""How far an update is from the machine's limit: operations by its matrix rate, bytes by its bandwidth."""
+"""How far an update is from the machine's limit.
+
+Operations by its matrix rate, bytes by its bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def floor(
     sizes: Sequence[int],
     plan: Plan,
 ) -> Measurement:
-    """Measured time divided by the machine's limit, for each backbone, method and population size."""
+    """Measured time over the machine's limit, by backbone, method and population size."""
     rows = []
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     rate, bandwidth = matrix_rate(plan), copy_rate(plan)
@@ -82,7 +85,10 @@ def floor(
 
 
 def operations(learner: Learner) -> float:
-    """Floating-point operations of an iteration's matrix products, counted while it runs; for TD3 the mean."""
+    """Floating-point operations of an iteration's matrix products, counted while it runs.
+
+    TD3's two kinds of iteration count with their mean.
+    """
     counts = []
     for with_actor in (True,) if learner.settings.backbone == "sac" else (False, True):
         with FlopCounterMode(display=False) as counter:
@@ -95,7 +101,10 @@ def operations(learner: Learner) -> float:
 
 
 def least_bytes(learner: Learner) -> float:
-    """The bytes an iteration must move at least: parameters and moments read and written, target networks read."""
+    """The bytes an iteration must move at least.
+
+    Parameters and moments read and written, target networks read.
+    """
     state, sac = learner.state(), learner.settings.backbone == "sac"
     size = {
         name: float(state[name].numel() * state[name].element_size())
@@ -107,7 +116,7 @@ def least_bytes(learner: Learner) -> float:
 
 
 def matrix_rate(plan: Plan) -> float:
-    """Operations per second of the fastest of several matrix products, one of them of a layer's size."""
+    """Operations per second of the fastest of several matrix products."""
     rates = []
     for batch, rows, inner, columns in PRODUCTS:
         a = torch.randn(batch, rows, inner, device=plan.device)

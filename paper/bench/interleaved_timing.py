@@ -69,7 +69,10 @@ def wait(device: str) -> None:
 def time_interleaved(
     workloads: Mapping[str, Workload], plan: Plan, warm_up: int
 ) -> InterleavedTimes:
-    """Warm up every workload (compilation, graph capture, caches), then time them in turns; the first one rotates."""
+    """Warm up every workload (compilation, graph capture, caches), then time them in turns.
+
+    The first one rotates.
+    """
     for workload in workloads.values():
         workload(warm_up)
     # An even number, so that every turn has TD3's share of actor updates.

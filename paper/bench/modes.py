@@ -1,4 +1,7 @@
-"""One measurement in several execution modes, compiled or not, float32 or TF32; names the modes that do not pay."""
+"""One measurement in several execution modes, compiled or not, float32 or TF32.
+
+Names the modes that do not pay.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,14 @@ def in_modes(
     return replace(parts[0], rows=rows, how=how)
 
 
-def slower_modes(found: Measurement) -> list[str]:
-    """One sentence per row that is slower than the same update in a plainer mode or in full float32."""
-    ours = [row for row in found.rows if "mode" in row and row["method"] in METHODS]
+def slower_modes(measurement: Measurement) -> list[str]:
+    """One sentence per row that is slower than the same update in a plainer mode or in float32."""
+    ours = [row for row in measurement.rows if "mode" in row and row["method"] in METHODS]
     if not ours:
         return []
     names = [
         name
-        for name in found.columns[: found.columns.index("ms")]
+        for name in measurement.columns[: measurement.columns.index("ms")]
         if name not in ("mode", "precision")
     ]
     times = {_key(row, names): row["ms"] for row in ours}

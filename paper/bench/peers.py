@@ -1,4 +1,4 @@
-"""Compare whole updates with those of Stable-Baselines3 and SBX, with the same networks, batch and transitions."""
+"""Compare whole updates with those of Stable-Baselines3 and SBX, with the same networks."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def sb3_model(
 ) -> Any:
     """SB3's model, or our subclass if ``method`` is given, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
-    own: dict[str, Any] = {} if method is None else {"method": method}
+    method_options: dict[str, Any] = {} if method is None else {"method": method}
     if method == "damper":
-        own["eta"] = 0.0
+        method_options["eta"] = 0.0
     model = getattr(package, backbone.upper())(
-        **_shared_kwargs(data, backbone, mode, torch.nn.SiLU), device=mode.device, **own
+        **_shared_kwargs(data, backbone, mode, torch.nn.SiLU), device=mode.device, **method_options
     )
     return _ready(model, data)
 
@@ -123,7 +123,10 @@ def whole_train(model: Any, batch_size: int) -> Workload:
 
 
 def paper_train(model: Any, backbone: str, batch_size: int) -> Workload:
-    """SB3's ``train`` in the paper's scope: one fixed batch, no target copies, a log without output."""
+    """SB3's ``train`` in the paper's scope.
+
+    One fixed batch, no target copies, a log without output.
+    """
     samples = model.replay_buffer.sample(batch_size)
     model.replay_buffer.sample = lambda *_, **__: samples
 

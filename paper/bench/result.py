@@ -1,4 +1,7 @@
-"""The result of a measurement: rows of numbers as a table, a plot, and a file with hardware and versions."""
+"""The result of a measurement.
+
+Rows of numbers as a table, a plot, and a file with hardware and versions.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class Measurement:
         return markdown_table(self.columns, self.cells)
 
     def save(self, folder: Path, command: str) -> list[Path]:
-        """Write ``<name>.json`` with hardware, versions, code and command, and with matplotlib also ``<name>.png``."""
+        """Write ``<name>.json`` and, with matplotlib, ``<name>.png``."""
         record: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
@@ -75,7 +78,7 @@ class Measurement:
         return [path, *(draw_all({self.name: self._draw}, folder, ["png"]) if drawable else ())]
 
     def _draw(self, figure: Figure) -> None:
-        """Draw a row of panels per backbone and a panel per measured column, with bars in the methods' colours."""
+        """Draw a row of panels per backbone and a panel per measured column."""
         names = [
             name for name in self.columns[: self.columns.index(self.bars[0])] if name != "backbone"
         ]
@@ -98,8 +101,8 @@ class Measurement:
                 )
                 axes.set(title=backbone, xlabel=column, yticks=range(len(rows)), yticklabels=labels)
                 axes.margins(x=0.15)
-                found = [row[column] for row in self.rows if row.get(column)]
-                if found and max(found) > 20 * min(found):
+                numbers = [row[column] for row in self.rows if row.get(column)]
+                if numbers and max(numbers) > 20 * min(numbers):
                     axes.set(xscale="log", xlabel=f"{column} (log scale)")
                 axes.invert_yaxis()
         figure.suptitle(self.title)
@@ -119,7 +122,8 @@ def read(path: Path) -> Measurement:
         return Measurement(**fields, bars=tuple(content["bars"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamperError(
-            f"{path} must be a file that `python -m paper bench` wrote, but cannot be read: {error!r}."
+            f"{path} must be a file that `python -m paper bench` wrote, but cannot be read: "
+            f"{error!r}."
         ) from error
 
 

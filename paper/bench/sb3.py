@@ -1,4 +1,7 @@
-"""What smoothness costs an SB3 user: our update and Stable-Baselines3's own, timed alternately on one machine."""
+"""What smoothness costs an SB3 user.
+
+Our update and Stable-Baselines3's own, timed alternately on one machine.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ BACKBONES = ("td3", "sac", "ddpg", "tqc", "ppo")
 
 @dataclass(frozen=True)
 class Overhead:
-    """Medians over the rounds; ``ratio`` is the median of the ratios by round, which a busy machine changes least."""
+    """Medians over the rounds.
+
+    ``ratio`` is the median of the ratios by round, which a busy machine changes least.
+    """
 
     backbone: str
     method: str
@@ -105,7 +111,7 @@ def _off_policy(
 def _on_policy(
     kind: Any, updates: int, batch_size: int, settings: dict[str, Any], length: int = 200
 ) -> Workload:
-    """One epoch of a model with a rollout of random observations, in episodes of ``length`` steps."""
+    """One epoch of a model with a rollout of random observations."""
     model = _model(
         kind, {"n_steps": updates * batch_size, "n_epochs": 1, "batch_size": batch_size, **settings}
     )

@@ -30,7 +30,10 @@ def scaling(
     sizes: Sequence[int],
     plan: Plan,
 ) -> Measurement:
-    """Time populations of each size; on a CPU the plan's iterations are divided by the number of agents."""
+    """Time populations of each size.
+
+    On a CPU the plan's iterations are divided by the number of agents.
+    """
     rows = []
     for backbone in backbones:
         for n_agents in sizes:

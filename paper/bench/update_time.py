@@ -1,4 +1,7 @@
-"""The paper's update-time table: all methods on both backbones, measured in its scope, beside its numbers."""
+"""The paper's update-time table.
+
+All methods on both backbones, measured in its scope, beside its numbers.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def update_time(
     methods: Sequence[str],
     plan: Plan,
 ) -> tuple[Measurement, dict[str, InterleavedTimes]]:
-    """Time the methods of each backbone in turns, and SB3's plain update with them if SB3 is installed."""
+    """Time the methods of each backbone, and SB3's plain update where it is, in turns."""
     rows, turns = [], {}
     for backbone in backbones:
         workloads = {
@@ -43,10 +46,10 @@ def update_time(
         rows += [_row(times, backbone, name) for name in workloads]
         turns[backbone] = times
     record = mode.record() | plan.record()
-    found = Measurement(
+    measurement = Measurement(
         "update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record
     )
-    return found, turns
+    return measurement, turns
 
 
 def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]:
@@ -67,12 +70,12 @@ def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]
 def write_timings(
     results: Path,
     data: Transitions,
-    found: Measurement,
+    measurement: Measurement,
     turns: dict[str, InterleavedTimes],
     command: str,
 ) -> list[Path]:
     """Write the engine's timings to the store that ``python -m paper report`` reads."""
-    how = {**found.how, "implementation": "damper", "scope": "paper"}
+    how = {**measurement.how, "implementation": "damper", "scope": "paper"}
     how = {name: value for name, value in how.items() if name not in ("iterations", "rounds")}
     return [
         write_timing(
@@ -82,7 +85,7 @@ def write_timings(
                 method=method,
                 task=data.env,
                 milliseconds=times.mean_ms(method),
-                iterations=int(found.how["iterations"]),
+                iterations=int(measurement.how["iterations"]),
                 agents=1,
                 batch_size=256,
                 how=how,

@@ -1,4 +1,4 @@
-"""The workloads to time: updates of the engine on a task's random transitions, whole or in the paper's scope."""
+"""The workloads to time: updates of the engine on a task's random transitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class ExecutionMode:
         return "TF32" if self.tf32 else "float32"
 
     def record(self) -> dict[str, Any]:
-        """The mode as data, for saved measurements; only timings with the same mode are compared."""
+        """The mode as data, for saved measurements.
+
+        Only timings with the same mode are compared.
+        """
         return {
             "device": self.device,
             "mode": self.mode,
@@ -53,7 +56,7 @@ class ExecutionMode:
 
 @dataclass(frozen=True)
 class Transitions:
-    """Consecutive steps of one environment with uniformly random actions, packed like the replay's rows, ``[n, D]``."""
+    """Consecutive steps of one environment with uniformly random actions."""
 
     env: str
     spec: Spec
@@ -62,16 +65,16 @@ class Transitions:
 
 def backends(env: str) -> list[str]:
     """The backends that can step an environment here; if none can, raises Gymnasium's error."""
-    found, refusals = [], []
+    usable, refusals = [], []
     for backend in ("gymnasium", "envpool"):
         try:
             spec_of(env, backend)
-            found.append(backend)
+            usable.append(backend)
         except DamperError as refusal:
             refusals.append(refusal)
-    if not found:
+    if not usable:
         raise refusals[0]
-    return found
+    return usable
 
 
 def random_transitions(env: str = "Hopper", count: int = ROWS, seed: int = 0) -> Transitions:
@@ -97,7 +100,10 @@ def make_learner(
     n_agents: int = 1,
     **settings: Any,
 ) -> Learner:
-    """Make new agents with the paper's networks and the method's published settings; the replay holds ``data``."""
+    """Make new agents with the paper's networks and the method's published settings.
+
+    The replay holds ``data``.
+    """
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     if method == "damper":
         settings.setdefault("eta", 0.0)  # as the paper times it
@@ -137,7 +143,9 @@ def whole_update(learner: Learner) -> Workload:
 
 
 def paper_update(learner: Learner) -> Workload:
-    """Updates in the paper's scope: forward passes, losses, gradients, optimiser steps (and noise) on one fixed batch.
+    """Updates in the paper's scope.
+
+    Forward passes, losses, gradients, optimiser steps (and noise) on one fixed batch.
 
     Target copies and the log's sums are left out; TD3's actor is updated every ``policy_delay``
     iterations.
@@ -156,7 +164,10 @@ def paper_update(learner: Learner) -> Workload:
 
 
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
-    """One update on a fixed batch; permanently removes target copies and the log's sums from the learner's updates."""
+    """One update on a fixed batch.
+
+    Permanently removes target copies and the log's sums from the learner's updates.
+    """
     for owner, names in (
         (learner, ("polyak_update", "update_actor_average")),
         (learner.diagnostics, ("add",)),

@@ -1,4 +1,6 @@
-"""One comparison of a claim: two cells' means, the gap between them with its interval, and a word for what it says.
+"""One comparison of a claim.
+
+Two cells' means, the gap between them with its interval, and a word for what it says.
 
 The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it
     *leans* if the mean
@@ -55,7 +57,7 @@ class Check(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What is compared: a name, one value per seed, or None where there are not enough, and what forbids comparing."""
+    """What is compared: a name, one value per seed (None: too few), what forbids comparing."""
 
     name: str
     values: Array | None
@@ -77,7 +79,10 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where a claim is looked up: a setup, and the η of DAMPER and its ablations if it is not the paper's own."""
+    """Where a claim is looked up.
+
+    A setup, and the η of DAMPER and its ablations if it is not the paper's own.
+    """
 
     setup: Setup
     eta: float | None = None
@@ -105,7 +110,10 @@ class Evidence:
         )
 
     def gradients(self, backbone: str, task: str, name: str, method: str = "damper") -> Side:
-        """Along a method's own training: the median over training of a recorded quantity, per seed."""
+        """Along a method's own training.
+
+        The median over training of a recorded quantity, per seed.
+        """
         cell = self.cell(backbone, task, method)
         columns = (
             [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve]
@@ -123,17 +131,23 @@ def subject_of(backbone: str, task: str, measure: str) -> str:
 
 
 def claim_level(candidates: int = 1) -> float:
-    """Confidence of one interval so that claims that hold do so together; of the best of so many ``candidates``."""
+    """Confidence of one interval so that claims that hold do so together.
+
+    ``candidates`` is the number of means of which the best one is compared.
+    """
     return 1 - (1 - LEVEL) / (len(paper()["claims"]) * candidates)
 
 
-# --- words --------------------------------------------------------------------------------------------------------
+# --- words ----------------------------------------------------------------------------------------
 
 
 def conjunction(verdicts: Iterable[str]) -> str:
-    """A conjunction: as good as its worst part; while some parts are unknown only a failure settles it."""
-    found = set(verdicts) or {OPEN}
-    return next(word for word in (FAILS, OPEN, *_BAD_TO_GOOD) if word in found)
+    """A conjunction: as good as its worst part.
+
+    While some parts are unknown only a failure settles it.
+    """
+    distinct = set(verdicts) or {OPEN}
+    return next(word for word in (FAILS, OPEN, *_BAD_TO_GOOD) if word in distinct)
 
 
 _BAD_TO_GOOD = (FAILS, CONSTANT, LEANS_AGAINST, LEANS, BETTER, HOLDS)  # of what is known
@@ -146,7 +160,7 @@ def judge(gap: float, interval: Interval, concession: bool = False) -> str:
     return BETTER if concession else FAILS if interval.low > 0 else LEANS_AGAINST
 
 
-# --- comparisons --------------------------------------------------------------------------------------------------
+# --- comparisons ----------------------------------------------------------------------------------
 
 
 def compare_means(
@@ -197,7 +211,10 @@ def compare_means(
 
 
 def close(subject: str, ours: Side, theirs: Side) -> Check:
-    """Our mean is within 5 % of theirs: holds if all of the interval is, leans if the mean is, fails if none is."""
+    """Our mean is within 5 % of theirs.
+
+    Holds if all of the interval is, leans if the mean is, fails if none is.
+    """
     words = _note(f"close: within {percent(CLOSE_MARGIN)}")
     if ours.values is None or theirs.values is None:
         return Check(
@@ -220,7 +237,10 @@ def close(subject: str, ours: Side, theirs: Side) -> Check:
 def against(
     subject: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY
 ) -> Check:
-    """Our mean is lower (higher) than a fixed number; no bound is printed beyond what is possible."""
+    """Our mean is lower (higher) than a fixed number.
+
+    No bound is printed beyond what is possible.
+    """
     if ours.values is None:
         return Check(f"{subject}, {words}: not yet measured", OPEN)
     interval = mean_interval(ours.values, claim_level())
@@ -236,14 +256,17 @@ def against(
 def extreme(
     subject: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any
 ) -> Check:
-    """Our mean is lower (higher) than every rival's: the comparison that says least for it speaks for all."""
+    """Our mean is lower (higher) than every rival's.
+
+    The comparison that says least for it speaks for all.
+    """
     checks = [compare_means(subject, ours, rival, expect, **how) for rival in rivals]
-    known = [
+    measured = [
         (check, rival.mean)
         for check, rival in zip(checks, rivals, strict=True)
         if check.verdict != OPEN
     ]
-    if not known:
+    if not measured:
         there = sum(side.values is not None for side in (ours, *rivals))
         names = (
             ", ".join(rival.name for rival in rivals)
@@ -253,9 +276,9 @@ def extreme(
         words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
         return Check(f"{subject}: {ours.name} {expect} than {names}{words}", OPEN)
     sign = 1 if expect == "lower" else -1
-    worst, _ = min(known, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
-    missing = len(rivals) - len(known)
-    rest = f" (least favourable of {len(known)}" + (
+    worst, _ = min(measured, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
+    missing = len(rivals) - len(measured)
+    rest = f" (least favourable of {len(measured)}" + (
         f", {missing} not yet measured)" if missing else ")"
     )
     return worst._replace(

@@ -1,4 +1,4 @@
-"""The paper's claims about trained policies, each taken apart into comparisons (``report.claims.comparisons``).
+"""The paper's claims about trained policies.
 
 Where the paper uses a word ("large", "collapses", "slightly", "similar"), the number that stands
 for it here is near the paper's own and in the comparison's text.
@@ -60,7 +60,7 @@ SHARE, RATIO = Interval(0.0, 1.0), Interval(0.0, float("inf"))  # what such numb
 Checks = Iterator[Check]
 
 
-# --- the main tables ----------------------------------------------------------------------------------------------
+# --- the main tables ------------------------------------------------------------------------------
 
 
 def _pair(
@@ -129,7 +129,7 @@ def _sac_tradeoff(e: Evidence) -> Checks:
 
 
 def _gradient_regime(e: Evidence) -> Checks:
-    """Along DAMPER's own training; what plain's says, where nothing acts on the temporal gradient, is in the note."""
+    """Along DAMPER's own training."""
     for backbone in BACKBONES:
         for task in PAPER_TASKS:
             ratio, conflict = (
@@ -161,7 +161,7 @@ def _about_gradients(e: Evidence) -> str:
 
 
 def _conflict_by_chance(e: Evidence) -> str:
-    """What "frequent" leaves open: which cells are in conflict more often than unrelated directions would be."""
+    """The cells in conflict more often than unrelated directions would be."""
     more: list[str] = []
     others: list[str] = []
     for backbone in BACKBONES:
@@ -182,7 +182,7 @@ def _conflict_by_chance(e: Evidence) -> str:
 
 def _plains_gradients(e: Evidence) -> str:
     """Both gradients along plain's own training, where they are recorded: means of the pairs."""
-    found: dict[str, tuple[float, float]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for backbone in BACKBONES:
         for task in PAPER_TASKS:
             sides = [
@@ -190,13 +190,13 @@ def _plains_gradients(e: Evidence) -> str:
             ]
             if all(side.values is not None and not side.constant for side in sides):
                 conflict, ratio = (side.mean for side in sides)
-                found[f"{backbone.upper()} {task}"] = conflict, ratio
-    if not found:
+                ranges[f"{backbone.upper()} {task}"] = conflict, ratio
+    if not ranges:
         return ""
-    shares, ratios = zip(*found.values(), strict=True)
-    strong = [subject for subject, (_, ratio) in found.items() if ratio > WEAK_RATIO]
+    shares, ratios = zip(*ranges.values(), strict=True)
+    strong = [subject for subject, (_, ratio) in ranges.items() if ratio > WEAK_RATIO]
     return (
-        f"In plain's own training ({counted(len(found), 'task–backbone pair')}), {_range(shares)} "
+        f"In plain's own training ({counted(len(ranges), 'task–backbone pair')}), {_range(shares)} "
         "of the updates "
         f"conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on "
         f"{', '.join(strong) or 'none'}"
@@ -207,7 +207,7 @@ def _range(values: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values))))
 
 
-# --- ablations ----------------------------------------------------------------------------------------------------
+# --- ablations ------------------------------------------------------------------------------------
 
 
 def _ablation(e: Evidence) -> Checks:
@@ -292,7 +292,7 @@ def _eta(e: Evidence) -> Checks:
         yield extreme(f"{subject}, lowest at η = 1", sides[-1], sides[:-1], "lower")
 
 
-# --- fixed weights ------------------------------------------------------------------------------------------------
+# --- fixed weights --------------------------------------------------------------------------------
 
 
 def _weight(e: Evidence, task: str, weight: float, measure: str) -> Side:
@@ -324,17 +324,17 @@ def _below_all_weights(e: Evidence) -> Checks:
 
 def _beats(e: Evidence, task: str, weights: Sequence[float]) -> dict[float, list[Check]]:
     """Weights before the methods that one of them is said to beat, in both measures."""
-    found: dict[float, list[Check]] = {weight: [] for weight in weights}
+    checks: dict[float, list[Check]] = {weight: [] for weight in weights}
     for measure, expect in (("return", "higher"), ("sm", "lower")):
         rivals = [e.side("td3", task, rival, measure) for rival in BEATEN_BY_WEIGHT[task]]
         for weight in weights:
             ours = _weight(e, task, weight, measure)
-            found[weight].append(
+            checks[weight].append(
                 extreme(
                     subject_of("td3", task, measure), ours, rivals, expect, candidates=len(weights)
                 )
             )
-    return found
+    return checks
 
 
 def _strong_weight(e: Evidence) -> Checks:
@@ -345,28 +345,33 @@ def _strong_weight(e: Evidence) -> Checks:
 def _best_weight(e: Evidence) -> Checks:
     for task, rivals in BEATEN_BY_WEIGHT.items():
         found = _beats(e, task, WEIGHTS)
-        words = {
+        verdict_of = {
             weight: conjunction(check.verdict for check in checks)
             for weight, checks in found.items()
         }
         order = (HOLDS, LEANS, OPEN, LEANS_AGAINST, CONSTANT, FAILS)  # one weight is enough
-        verdict = next(word for word in order if word in words.values())
+        verdict = next(word for word in order if word in verdict_of.values())
         beating = [
-            f"{word}: {', '.join(own)}" for word in (HOLDS, LEANS) if (own := _with(words, word))
+            f"{word}: {', '.join(weights)}"
+            for word in (HOLDS, LEANS)
+            if (weights := _with(verdict_of, word))
         ]
-        known = len(WEIGHTS) - len(_with(words, OPEN))
+        known = len(WEIGHTS) - len(_with(verdict_of, OPEN))
         names = ", ".join(title(rival) for rival in rivals)
         text = (
             f"TD3 {task}: weights that beat {names} in both measures: "
             f"{'; '.join(beating) or 'none'}"
         )
-        best = min(WEIGHTS, key=lambda weight: (words[weight] == OPEN, order.index(words[weight])))
+        best = min(
+            WEIGHTS,
+            key=lambda weight: (verdict_of[weight] == OPEN, order.index(verdict_of[weight])),
+        )
         gaps = "; ".join(check.text for check in found[best]) if known else ""
         yield Check(f"{text} ({known} of {len(WEIGHTS)} known). {gaps}".strip(" ."), verdict)
 
 
-def _with(words: dict[float, str], word: str) -> list[str]:
-    return [f"{weight:g}" for weight, own in words.items() if own == word]
+def _with(verdict_of: dict[float, str], word: str) -> list[str]:
+    return [f"{weight:g}" for weight, verdict in verdict_of.items() if verdict == word]
 
 
 def _margins(e: Evidence) -> Checks:

@@ -1,4 +1,4 @@
-"""The paper's claims about update times, each taken apart into comparisons of rounds measured in turns.
+"""The paper's claims about update times.
 
 They belong to the machine on which updates were timed, not to a setup of training.
 """
@@ -17,24 +17,27 @@ PAPER_OVERHEAD = {"td3": 0.448, "sac": 0.313}
 
 
 class MethodTimes(NamedTuple):
-    """The table's methods as timed on one machine, one way: milliseconds per round, in the order of the rounds."""
+    """The table's methods as timed on one machine, one way.
+
+    Milliseconds per round, in the order of the rounds.
+    """
 
     machine: str
     rounds: dict[str, Sequence[float]]
 
 
 def _fullest(timings: Sequence[Timing], backbone: str) -> dict[str, MethodTimes]:
-    """Per kind of device, the measurement of the most methods in turns; one without its rounds has no spread."""
-    found: dict[str, dict[str, MethodTimes]] = {}
+    """Per kind of device, the measurement of the most methods in turns."""
+    fullest: dict[str, dict[str, MethodTimes]] = {}
     for timing in timings:
         if timing.backbone == backbone and timing.rounds:
-            place = found.setdefault(str(timing.how.get("device", "cpu")), {})
+            place = fullest.setdefault(str(timing.how.get("device", "cpu")), {})
             place.setdefault(timing.setting, MethodTimes(timing.machine, {})).rounds[
                 timing.method
             ] = timing.rounds
     return {
         device: max(place.values(), key=lambda times: len(times.rounds))
-        for device, place in found.items()
+        for device, place in fullest.items()
     }
 
 
@@ -42,10 +45,10 @@ def _by_machine(
     timings: Sequence[Timing], backbone: str
 ) -> Iterator[tuple[str, MethodTimes | None]]:
     """GPU and CPU; None where not all the table's methods were timed together with their spread."""
-    found = _fullest(timings, backbone)
-    for device, words in {"cuda": "GPU", "cpu": "CPU"}.items():
-        times = found.get(device)
-        place = f"{backbone.upper()}, {times.machine if times else words}"
+    fullest = _fullest(timings, backbone)
+    for device, machine_kind in {"cuda": "GPU", "cpu": "CPU"}.items():
+        times = fullest.get(device)
+        place = f"{backbone.upper()}, {times.machine if times else machine_kind}"
         whole = (
             times
             and set(TABLE_METHODS) <= set(times.rounds)
@@ -93,7 +96,7 @@ def _overhead(timings: Sequence[Timing]) -> Iterator[Check]:
 def _ratio(
     words: str, times: MethodTimes, base: str, bound: float, expect: str, concession: bool = False
 ) -> Check:
-    """DAMPER's time relative to another's, round by round; what lies within the middle nine tenths of them is a tie."""
+    """DAMPER's time relative to another's, round by round."""
     low, middle, high = ratio_of_rounds(times.rounds["damper"], times.rounds[base])
     below, above = high < bound, low > bound
     agrees, contradicts = (below, above) if expect == "lower" else (above, below)

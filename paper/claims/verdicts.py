@@ -17,7 +17,10 @@ Found = TypeVar("Found")
 
 
 class Verdict(NamedTuple):
-    """A claim of the paper and what the records say about it; ``note`` puts a word of it into proportion."""
+    """A claim of the paper and what the records say about it.
+
+    ``note`` puts a word of it into proportion.
+    """
 
     id: str
     text: str
@@ -33,7 +36,10 @@ class Verdict(NamedTuple):
 
 @functools.cache
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
-    """Every claim about trained policies, judged by one setup's records; ``eta`` in place of the paper's own ones."""
+    """Every claim about trained policies, judged by one setup's records.
+
+    ``eta`` in place of the paper's own ones.
+    """
     evidence = Evidence(setup, eta)
     judged = [_unless_untrained(verdict, eta) for verdict in _judge(CLAIMS, evidence)]
     return [
@@ -56,11 +62,13 @@ def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
     return _judge(TIME_CLAIMS, timings)
 
 
-def _judge(claims: Mapping[str, Callable[[Found], Iterator[Check]]], found: Found) -> list[Verdict]:
+def _judge(
+    claims: Mapping[str, Callable[[Found], Iterator[Check]]], evidence: Found
+) -> list[Verdict]:
     """The claims' verdicts, in the order in which ``printed.json`` lists them."""
     texts = {claim["id"]: claim["text"] for claim in paper()["claims"]}
-    checks = {name: list(claims[name](found)) for name in texts if name in claims}
+    checks = {name: list(claims[name](evidence)) for name in texts if name in claims}
     return [
-        Verdict(name, texts[name], conjunction(c.verdict for c in own), own)
-        for name, own in checks.items()
+        Verdict(name, texts[name], conjunction(c.verdict for c in claim_checks), claim_checks)
+        for name, claim_checks in checks.items()
     ]

@@ -32,8 +32,8 @@ def run(options: Bench) -> None:
     if options.show:
         print(
             "\n".join(
-                f"**{found.title}.** {found.scope}\n\n{found.markdown()}"
-                for found in map(read, options.show)
+                f"**{measurement.title}.** {measurement.scope}\n\n{measurement.markdown()}"
+                for measurement in map(read, options.show)
             )
         )
         return
@@ -45,13 +45,13 @@ def run(options: Bench) -> None:
         torch.set_num_threads(options.threads)
     for part in PARTS if options.what == "all" else (options.what,):
         _say_what_is_left_out(options, part)
-        found = _measure(options, part)
-        if found is not None:
-            show(found.title, found.columns, found.cells)
-            say(found.scope, "dim")
-            for sentence in slower_modes(found):
+        measurement = _measure(options, part)
+        if measurement is not None:
+            show(measurement.title, measurement.columns, measurement.cells)
+            say(measurement.scope, "dim")
+            for sentence in slower_modes(measurement):
                 say(f"slower than a plainer mode: {sentence}", "yellow")
-            for path in found.save(options.out, _command(options, part)):
+            for path in measurement.save(options.out, _command(options, part)):
                 say(quoted(path))
 
 
@@ -100,7 +100,7 @@ def _say_what_is_left_out(options: Bench, part: str) -> None:
 
 
 def _modes(options: Bench) -> list[ExecutionMode]:
-    """The modes to measure: the one asked for, otherwise on a GPU all that users may meet, the plainest first."""
+    """The modes to measure: the one asked for, otherwise on a GPU all that users may meet."""
     cpu = options.device == "cpu"
     modes = [options.mode] if options.mode else ["eager"] if cpu else ["graph", "compile-graph"]
     tf32 = (
@@ -110,26 +110,26 @@ def _modes(options: Bench) -> list[ExecutionMode]:
         if options.tf32 is None
         else [options.tf32]
     )
-    return [ExecutionMode(options.device, mode, one) for one in tf32 for mode in modes]
+    return [ExecutionMode(options.device, mode, precise) for precise in tf32 for mode in modes]
 
 
 def _mode(options: Bench) -> ExecutionMode:
-    """The mode for measurements that take one: the one asked for, otherwise the default in full float32."""
+    """The mode for measurements that take one: the one asked for, or the default."""
     return next(mode for mode in reversed(_modes(options)) if mode.tf32 == bool(options.tf32))
 
 
 def _command(options: Bench, part: str) -> str:
     """The command that measures this again, without output folders."""
-    words = ["python", "-m", "paper", "bench", part, "--device", options.device]
-    for one in fields(options):
-        value, flag = getattr(options, one.name), one.name.replace("_", "-")
-        if one.name in ("what", "device", "out", "results", "show") or value == one.default:
+    parts = ["python", "-m", "paper", "bench", part, "--device", options.device]
+    for option in fields(options):
+        value, flag = getattr(options, option.name), option.name.replace("_", "-")
+        if option.name in ("what", "device", "out", "results", "show") or value == option.default:
             continue
         if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
+            parts.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
-    return shlex.join(words)
+            parts += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return shlex.join(parts)
 
 
 def _data(options: Bench) -> Transitions:
@@ -147,12 +147,12 @@ def _measure(options: Bench, part: str) -> Measurement | None:
         data = _data(options)
 
         def measure(mode: ExecutionMode) -> Measurement:
-            found, turns = update_time(
+            measurement, turns = update_time(
                 data, mode, backbones, options.methods or TABLE_METHODS, plan
             )
             if options.results:
-                write_timings(options.results, data, found, turns, _command(options, part))
-            return found
+                write_timings(options.results, data, measurement, turns, _command(options, part))
+            return measurement
 
         return in_modes(_modes(options), measure)
     if part == "peers":

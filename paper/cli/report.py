@@ -46,11 +46,12 @@ def run(options: Report) -> None:
         raise DamperError(
             f"results must be a folder of records, but {quoted(options.results)} does not exist: "
             "run this in the "
-            "folder that contains it, name another with --results, or make records with python -m paper "
+            "folder that contains it, name another with --results, or make records with python -m "
+            "paper "
             "reproduce."
         )
-    found = (any(read(options.results)) for read in (Store, read_timings, read_ppo))
-    if any(path != out for path in options.results.iterdir()) and not any(found):
+    has_records = (any(read(options.results)) for read in (Store, read_timings, read_ppo))
+    if any(path != out for path in options.results.iterdir()) and not any(has_records):
         raise DamperError(
             f"results must hold records, but {quoted(options.results)} holds none: python -m paper "
             "reproduce makes them; damper "
@@ -61,6 +62,6 @@ def run(options: Report) -> None:
 
 
 def _own_pages(results: Path, out: Path) -> list[Path]:
-    """The project's own pages, which show only the project's own results; none for another store."""
-    own = (results, out) == (Report.results, OWN_OUT)
-    return [page for page in PAGES if own and has_place(page)]
+    """The project's own pages, which show only the project's own results."""
+    is_project = (results, out) == (Report.results, OWN_OUT)
+    return [page for page in PAGES if is_project and has_place(page)]

@@ -100,9 +100,9 @@ def show_progress(
     request: Request, results: Path, population: int | None, workers: int | None
 ) -> None:
     """Print the progress of each experiment."""
-    found = overview(request, results, population, workers)
+    progress = overview(request, results, population, workers)
     rows = []
-    for row in found:
+    for row in progress:
         on_record, left = f"{row.done + row.elsewhere} of {row.total}", str(row.total - row.done)
         rows.append(
             [
@@ -134,7 +134,7 @@ def show_progress(
             f"{quoted(results)} does not exist, so nothing is on record: name the folder of "
             "records with --results."
         )
-    platforms = sum((Counter(row.platforms) for row in found), Counter[str]())
+    platforms = sum((Counter(row.platforms) for row in progress), Counter[str]())
     if platforms:
         say(
             "Some records were made with another simulator, another version of it or another "
@@ -142,10 +142,10 @@ def show_progress(
             "options and this installation have, and no table mixes them. They count with "
             f"{' or '.join(name for name, _ in platforms.most_common())}."
         )
-    device, at_once = request.settings["device"], max(row.workers for row in found)
-    if no_speed := dict.fromkeys(task for row in found for task in row.no_speed):
+    device, at_once = request.settings["device"], max(row.workers for row in progress)
+    if no_speed := dict.fromkeys(task for row in progress for task in row.no_speed):
         say(f"No speed is on record on {device} for {', '.join(no_speed)}.")
-    if any(row.seconds for row in found):
+    if any(row.seconds for row in progress):
         rate = f"{AGENT_STEPS_PER_SECOND:,}"
         most = (
             f", no more than {rate} agent steps per second in total, as on one H200"

@@ -129,7 +129,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class AgentSpec:
-    """One agent of a cell: its settings, its identity and that one's digest, and its rank among the cell's seeds."""
+    """One agent of a cell: settings, identity with its digest, rank among the cell's seeds."""
 
     settings: Settings
     identity: Mapping[str, Any]
@@ -142,22 +142,22 @@ def expand_request(request: Request) -> list[AgentSpec]:
     evaluation_seeds(request.episodes)  # raises before anything is trained
     for task in request.tasks:
         import_module_of(task)  # it may register methods
-    found: dict[str, AgentSpec] = {}
-    known = versions()
+    agents: dict[str, AgentSpec] = {}
+    installed = versions()
     for name in request.experiments:
         experiment = find_experiment(name)
         for backbone in request.backbones or experiment.backbones:
             for task in request.tasks or experiment.tasks:
                 for method, sweep in _variants(experiment, request.methods).items():
                     for agent in _cell_agents(
-                        request, experiment, task, backbone, method, sweep, known
+                        request, experiment, task, backbone, method, sweep, installed
                     ):
-                        found.setdefault(agent.digest, agent)
-    return list(found.values())
+                        agents.setdefault(agent.digest, agent)
+    return list(agents.values())
 
 
 def _variants(experiment: Experiment, methods: Sequence[str]) -> Variants:
-    """The experiment's variants of these methods; a method that it lacks runs at its published settings."""
+    """The experiment's variants of these methods."""
     return (
         {method: experiment.variants.get(method, {}) for method in methods}
         if methods
@@ -172,7 +172,7 @@ def _cell_agents(
     backbone: str,
     method: str,
     sweep: Mapping[str, tuple[float, ...]],
-    known: Mapping[str, str],
+    installed_versions: Mapping[str, str],
 ) -> list[AgentSpec]:
     """The agents of one task, backbone and method."""
     env = task_name(task) or task
@@ -187,17 +187,17 @@ def _cell_agents(
         raise DamperError(
             f"{lists[0]} must be one value to reproduce an experiment, but several were given."
         )
-    installed, code = physics(env, population.backend, known), population.custom_code()
+    installed, code = physics(env, population.backend, installed_versions), population.custom_code()
     agents = []
     for row in population.agents():
         swept = {name: value for name, value in row.items() if name != "seed"}
-        own = replace(
+        settings = replace(
             population,
             seeds=(row["seed"],),
             method_settings={**population.method_settings, **swept},
         )
-        agent_identity = identity(own.record(), row, installed, request.episodes, code)
+        agent_identity = identity(settings.record(), row, installed, request.episodes, code)
         agents.append(
-            AgentSpec(own, agent_identity, digest(agent_identity), seeds.index(row["seed"]))
+            AgentSpec(settings, agent_identity, digest(agent_identity), seeds.index(row["seed"]))
         )
     return agents

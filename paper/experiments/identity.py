@@ -1,4 +1,4 @@
-"""An agent's identity: every setting and simulator version that can change its result, and nothing else."""
+"""An agent's identity: every setting and simulator version that can change its result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def identity(
         custom_code: the user's own code in its population, as in ``Settings.custom_code()`` or a
             manifest.
     """
-    own = {**settings, **{name: value for name, value in agent.items() if name in settings}}
+    agent_settings = {
+        **settings,
+        **{name: value for name, value in agent.items() if name in settings},
+    }
     chosen = agent.get("method", settings["method"])
     method = find_method(chosen).settings()
     method |= {
@@ -55,9 +58,9 @@ def identity(
         "method_settings": _without_added(method, ADDED_TO_METHODS),
         "seed": agent["seed"],
         "protocol": settings["protocol"],
-        "training": deciding(own, backbone, "training"),
-        "numerics": {name: own[name] for name in ("dtype", "tf32")},
-        "backend": own["backend"],
+        "training": deciding(agent_settings, backbone, "training"),
+        "numerics": {name: agent_settings[name] for name in ("dtype", "tf32")},
+        "backend": agent_settings["backend"],
         "physics": dict(physics),
         "episodes": episodes,
     }
@@ -69,15 +72,15 @@ def identity(
 
 
 def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
-    """The part of a population's custom code that one of its methods runs, as if that method were trained alone."""
+    """The part of a population's custom code that one of its methods runs."""
     functions = method.functions
     shipped = (
         {part: identify(function) for part, function in functions.items()}
         if method.is_shipped
         else {}
     )
-    own = {part: code for part, code in custom_code.items() if part == "env" or part in functions}
-    return {part: code for part, code in own.items() if shipped.get(part) != code}
+    used = {part: code for part, code in custom_code.items() if part == "env" or part in functions}
+    return {part: code for part, code in used.items() if shipped.get(part) != code}
 
 
 def _without_added(settings: Mapping[str, Any], first_values: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +103,10 @@ def published_settings(method: str, task: str, backbone: str) -> Mapping[str, An
 
 
 def physics(env: str, backend: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Versions of an environment's simulator: EnvPool has its own engines, Gymnasium uses the installed ones."""
+    """Versions of an environment's simulator.
+
+    EnvPool has its own engines, Gymnasium uses the installed ones.
+    """
     names = (
         ["envpool"]
         if backend == "envpool"
@@ -118,7 +124,7 @@ def _physics_engine(gymnasium_id: str) -> list[str]:
 
 
 def deviations(agent_identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The training settings of an agent that differ from its protocol and the paper's budget, with their values."""
+    """The training settings of an agent that differ from its protocol and the paper's budget."""
     env, backbone = agent_identity["task"], agent_identity["backbone"]
     budget = find_task(env).steps
     steps = agent_identity["training"]["steps"] if budget is None else budget

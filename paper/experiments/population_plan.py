@@ -35,7 +35,7 @@ class Job:
 
 
 def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Job]:
-    """Populations that together hold exactly the missing agents, each no larger than ``max_agents``."""
+    """Populations that together hold exactly the missing agents."""
     if max_agents is not None and max_agents < 1:
         raise DamperError(f"population must be at least 1 agent, but {max_agents} was given.")
     families: dict[Hashable, list[AgentSpec]] = {}
@@ -49,7 +49,9 @@ def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Jo
 
 
 def _family(settings: Settings) -> Hashable:
-    """What agents of one population must share: everything but the seed, the method's numbers and, on a GPU, the rule.
+    """What agents of one population must share.
+
+    Everything but the seed, the method's numbers and, on a GPU, the rule.
 
     On a CPU each rule has separate populations: plain agents would pay for an auxiliary gradient
         they do not use.
@@ -65,7 +67,7 @@ def _family(settings: Settings) -> Hashable:
 
 
 def _rule_may_differ(settings: Settings) -> bool:
-    """Whether agents with these settings can share a batch with agents of other rules on the temporal loss."""
+    """Whether agents with these settings can share a batch."""
     method = find_method(settings.method)
     defaults = method.settings()
     usual = all(
@@ -83,7 +85,7 @@ def _rule_may_differ(settings: Settings) -> bool:
 
 
 def _parts(family: Sequence[AgentSpec], max_agents: int | None) -> list[Sequence[AgentSpec]]:
-    """Split into as few parts of at most ``max_agents`` agents as possible, of nearly equal size."""
+    """Split into as few parts of at most ``max_agents`` agents as possible."""
     count = -(-len(family) // (max_agents or len(family)))
     ends = [i * len(family) // count for i in range(count + 1)]
     return [family[start:end] for start, end in itertools.pairwise(ends)]

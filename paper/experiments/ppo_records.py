@@ -1,4 +1,7 @@
-"""PPO's records in a store: a JSON line per agent, and the spool in which ``runners.sb3_ppo`` leaves new ones."""
+"""PPO's records in a store.
+
+A JSON line per agent, and the spool in which ``runners.sb3_ppo`` leaves new ones.
+"""
 
 from __future__ import annotations
 

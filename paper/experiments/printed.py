@@ -23,7 +23,10 @@ def paper() -> dict[str, Any]:
 
 
 def printed(backbone: str, method: str, task: str, measure: str) -> Printed | None:
-    """The paper's value of "return" or "sm" at a method's published settings; None where it prints none."""
+    """The paper's value of "return" or "sm" at a method's published settings.
+
+    None where it prints none.
+    """
     content, key = paper(), {"return": "re", "sm": "sm"}.get(measure)
     tables = [content[backbone]]
     if backbone == "td3":
@@ -39,5 +42,5 @@ def title(method: str, backbone: str | None = None) -> str:
     """A method's name as the paper writes it; the plain method is named after its backbone."""
     if method == "plain":
         return backbone.upper() if backbone else "Unregularized"
-    names = {own: title for title, own in paper()["method_ids"].items()}
+    names = {method_id: title for title, method_id in paper()["method_ids"].items()}
     return str(names.get(method, method))

@@ -63,7 +63,7 @@ def make_record(
 
 
 def in_main_table(identity: Mapping[str, Any]) -> bool:
-    """Whether an agent belongs to one of the paper's two main tables, with the paper's budget and settings."""
+    """Whether an agent belongs to one of the paper's two main tables."""
     method, task = identity["method"], identity["task"]
     if (
         identity["protocol"] is None
@@ -78,7 +78,7 @@ def in_main_table(identity: Mapping[str, Any]) -> bool:
 
 
 def _sources(manifest: Mapping[str, Any]) -> list[str]:
-    """Digests of the code that started, resumed and measures the run; "unknown" for a start that recorded none."""
+    """Digests of the code that started, resumed and measures the run."""
     resumed = [event["source"] for event in manifest.get("resumed", []) if "source" in event]
     return list(dict.fromkeys([manifest.get("source", "unknown"), *resumed, source_digest()]))
 
@@ -110,7 +110,10 @@ def round_digits(value: Any, digits: int) -> Any:
 def curve(
     metrics: Sequence[Mapping[str, Any]], agent: int, points: int = CURVE_POINTS
 ) -> dict[str, list[Any]]:
-    """One agent's training curve at no more than ``points`` steps: means of the metrics in between, None if unknown."""
+    """One agent's training curve at no more than ``points`` steps.
+
+    Means of the metrics in between, None if unknown.
+    """
     if not metrics:
         return {"step": []}
     parts = [
@@ -122,10 +125,10 @@ def curve(
     for name in CURVE_COLUMNS:
         values = [[_known(metrics[i], name, agent) for i in part] for part in parts]
         means = [
-            round_digits(np.mean(found), 5)
-            if (found := [v for v in own if v is not None])
+            round_digits(np.mean(numbers), 5)
+            if (numbers := [v for v in column if v is not None])
             else None
-            for own in values
+            for column in values
         ]
         if any(value is not None for value in means):
             out[name] = means
@@ -138,7 +141,10 @@ def _known(line: Mapping[str, Any], name: str, agent: int) -> float | None:
 
 
 def pack_trace(episode: Episode) -> dict[str, Any]:
-    """Pack an episode's executed actions in 16 bits: level k means ``low + (k/65534 + ½)(high − low)``."""
+    """Pack an episode's executed actions in 16 bits.
+
+    Level k means ``low + (k/65534 + ½)(high − low)``.
+    """
     low, high = episode.low.astype(np.float64), episode.high.astype(np.float64)
     levels = np.rint(((episode.executed - low) / (high - low) - 0.5) * TRACE_LEVELS).astype("<i2")
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(levels.T).tobytes(), 9)).decode()

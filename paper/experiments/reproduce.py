@@ -77,7 +77,10 @@ def reproduce(
 
 
 def on_device(request: Request) -> Request:
-    """Resolve the device "auto": it decides what steps the environments, so a record's command must name it."""
+    """Resolve the device "auto".
+
+    It decides what steps the environments, so a record's command must name it.
+    """
     device = request.settings.get("device", "auto")
     return (
         replace(request, settings={**request.settings, "device": find_device()})
@@ -87,7 +90,7 @@ def on_device(request: Request) -> Request:
 
 
 def command(request: Request) -> str:
-    """The command line of a request, without folders and execution settings that differ between machines."""
+    """The command line of a request, without what differs between machines."""
     parts: list[Any] = ["python", "-m", "paper", "reproduce", *request.experiments]
     for name in ("tasks", "methods", "backbones"):
         parts += [f"--{name}", *getattr(request, name)] if getattr(request, name) else []
@@ -146,7 +149,9 @@ def overview(
     population: int | None = None,
     workers: int | None = None,
 ) -> list[ExperimentProgress]:
-    """For each experiment of a request (all, if it names none): what is done, what is missing, how long that takes.
+    """For each experiment of a request (all, if it names none).
+
+    What is done, what is missing, how long that takes.
 
     Args:
         request: which experiments, tasks, methods, seeds and settings.
@@ -157,9 +162,9 @@ def overview(
     store, request = Store(Path(results)), on_device(request)
     records = list(store)
     there = {record.digest for record in records}
-    known: dict[str, set[str]] = {}
+    platforms: dict[str, set[str]] = {}
     for record in records:
-        known.setdefault(_digest_on_any_platform(record.identity), set()).add(
+        platforms.setdefault(_digest_on_any_platform(record.identity), set()).add(
             _platform(record.identity)
         )
     rows = []
@@ -173,7 +178,9 @@ def overview(
         jobs = pack(missing, population)
         at_once = min(len(jobs), fitting_workers(jobs) if workers is None else workers)
         seconds, no_speed = estimate(jobs, records, at_once)
-        elsewhere = [known.get(_digest_on_any_platform(agent.identity), set()) for agent in missing]
+        elsewhere = [
+            platforms.get(_digest_on_any_platform(agent.identity), set()) for agent in missing
+        ]
         rows.append(
             ExperimentProgress(
                 name,
@@ -197,7 +204,7 @@ def platform_options(identity: Mapping[str, Any]) -> str:
 
 
 def _platform(identity: Mapping[str, Any]) -> str:
-    """``platform_options``, and the simulator's versions and the number format, which have no option."""
+    """``platform_options``, and the simulator's versions and the number format."""
     dtype = identity["numerics"]["dtype"]
     others = f", {dtype}" if dtype != "float32" else ""
     versions = " and ".join(f"{name} {version}" for name, version in identity["physics"].items())
@@ -227,7 +234,9 @@ def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
 def estimate(
     jobs: Sequence[Job], records: Sequence[Record], workers: int = 1
 ) -> tuple[float, tuple[str, ...]]:
-    """Seconds for the jobs, ``workers`` at once, at speeds on record for this kind of device; and tasks without one.
+    """Seconds for the jobs, ``workers`` at once, at speeds on record for this kind of device.
+
+    The second value names the tasks that have no speed on record.
 
     For one machine. Never less than the longest job takes, nor, on a GPU, than one H200 needs for
     all agents' steps at ``AGENT_STEPS_PER_SECOND``.
@@ -245,7 +254,7 @@ def estimate(
 
 
 def _speed(job: Job, records: Sequence[Record]) -> float | None:
-    """Median steps per second of the most similar populations on this kind of device, always of the same task."""
+    """Median steps per second of the most similar populations on this kind of device."""
     best: tuple[int, list[float]] = (-1, [])
     wanted, cpu = job.wanted[0].identity, job.settings.device == "cpu"
     for record in records:

@@ -78,7 +78,7 @@ class Record:
 
     @property
     def code(self) -> str:
-        """The code that made it: the digests of its source, or the commit where they are not known."""
+        """The code that made it: the digests of its source, or the commit."""
         head, _, changes = (self.commit or "unknown").partition("+")
         name = "source " + " then ".join(self.sources) if self.sources else f"commit {head[:10]}"
         return name + (" with uncommitted changes" if changes else "")
@@ -114,7 +114,10 @@ def parse_record(text: str, trace: Mapping[str, Any] | None = None) -> Record:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record of the spool; raises for a file that is damaged, misnamed or of another format."""
+    """Read a record of the spool.
+
+    Raises for a file that is damaged, misnamed or of another format.
+    """
     try:
         record = parse_record(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -138,7 +141,7 @@ def read_lines(path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Merged:
-    """The result of a merge: records added, already there, and there with other content (left as they were)."""
+    """How many records a merge added, found the same, and which ones differ here."""
 
     added: int
     same: int
@@ -170,7 +173,7 @@ class Store:
 
     @cached_property
     def _folded(self) -> dict[str, Record]:
-        """The records of the JSONL files by digest; a damaged line causes a warning and is left out."""
+        """The records of the JSONL files by digest."""
         traces = {
             line["digest"]: line["trace"]
             for line in map(json.loads, read_lines(self.folder / TRACES))
@@ -208,7 +211,10 @@ class Store:
         return self.find(identity) is not None
 
     def add(self, record: Record) -> Path:
-        """Write a record to the spool, and its policy if it has one; one that is there stays as it is."""
+        """Write a record to the spool, and its policy if it has one.
+
+        One that is there stays as it is.
+        """
         path = self.spool_path(record.identity)
         if not self.has(record.identity):
             if record.policy is not None:
@@ -217,7 +223,7 @@ class Store:
         return path
 
     def __iter__(self) -> Iterator[Record]:
-        """Iterate over the records, those of the spool last; a damaged one causes a warning and is left out."""
+        """Iterate over the records, those of the spool last."""
         yield from self._folded.values()
         yield from (record for _, record in self._spooled() if record.digest not in self._folded)
 
@@ -266,7 +272,10 @@ class Store:
             write_bytes(path, "".join(lines).encode())
 
     def merge(self, other: Store) -> Merged:
-        """Take what this store lacks from another: agents' records and policies, and update times."""
+        """Take what this store lacks from another.
+
+        Agents' records and policies, and update times.
+        """
         if not other.folder.is_dir():
             raise DamperError(
                 f"merge must name a folder of results, but {str(other.folder)!r} is not one."

@@ -1,4 +1,4 @@
-"""Measured update times in the results store, a JSON line each, written by ``python -m paper bench``."""
+"""Measured update times in the results store, a JSON line each."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ class Timing:
 
 
 def ratio_of_rounds(ours: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
-    """Our time divided by another's, round by round: the 5 % quantile, the median and the 95 % quantile."""
+    """Our time divided by another's, round by round.
+
+    The 5 % quantile, the median and the 95 % quantile.
+    """
     low, middle, high = np.quantile(np.divide(ours, base), [0.05, 0.5, 0.95])
     return float(low), float(middle), float(high)
 

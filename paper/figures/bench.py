@@ -1,4 +1,7 @@
-"""Figures of ``python -m paper bench``: the methods' cost beside the paper's, and the time per agent by population size."""
+"""Figures of ``python -m paper bench``.
+
+The methods' cost beside the paper's, and the time per agent by population size.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ PAPER, SHADES = "paper", ("#c7c2f5", LOOKS["damper"].colour)
 def draw_bench_figures(
     measured: Path, folder: Path, formats: Sequence[str] = ("svg",)
 ) -> list[Path]:
-    """Draw ``cost`` and ``scaling`` from the saved measurements in ``measured/<machine>/``, in each format.
+    """Draw ``cost`` and ``scaling`` from the saved measurements in ``measured/<machine>/``.
 
     ``cost`` shows every machine's ``update.json``, ``scaling`` the last machine's ``scaling.json``.
     """
@@ -91,16 +94,20 @@ def _scaling(machine: str, rows: Rows, figure: Figure) -> None:
     figure.set_size_inches(5.4, 3.2)
     axes = figure.subplots()
     for backbone, method in dict.fromkeys((row["backbone"], row["method"]) for row in rows):
-        own = sorted(
+        method_rows = sorted(
             (row["agents"], row["µs per agent"])
             for row in rows
             if (row["backbone"], row["method"]) == (backbone, method)
         )
         colour, marker, _ = look(method)
         axes.loglog(
-            *zip(*own, strict=True), color=colour, marker=marker, ms=5, label=f"{backbone} {method}"
+            *zip(*method_rows, strict=True),
+            color=colour,
+            marker=marker,
+            ms=5,
+            label=f"{backbone} {method}",
         )
-        for agents, cost in own if method == "damper" else ():
+        for agents, cost in method_rows if method == "damper" else ():
             axes.annotate(
                 f"{cost:.3g}",
                 (agents, cost),

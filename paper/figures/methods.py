@@ -1,4 +1,7 @@
-"""A small picture per method: what its policy does on Pendulum, beside the plain one's and DAMPER's."""
+"""A small picture per method.
+
+What its policy does on Pendulum, beside the plain one's and DAMPER's.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +35,20 @@ Row = tuple[Setup, str, dict[str, Record]]  # where from, the backbone, and a re
 def draw_method_figures(
     results: str | Path, folder: Path, formats: Sequence[str] = ("svg",)
 ) -> list[Path]:
-    """``<method>.svg`` for every method whose agents are on record; the same records give the same pictures.
+    """``<method>.svg`` for every method whose agents are on record.
+
+    The same records give the same pictures.
 
     Args:
         results: the store's folder.
         folder: where to write.
         formats: of the pictures.
     """
-    found = setups(Store(results))
+    every_setup = setups(Store(results))
     chosen = {
         method: rows
         for method in METHODS
-        if method != "plain" and (rows := compared(found, method))
+        if method != "plain" and (rows := compared(every_setup, method))
     }
     if not chosen:
         raise DamperError(
@@ -56,7 +61,10 @@ def draw_method_figures(
 
 
 def compared(setups: Sequence[Setup], method: str) -> list[Row]:
-    """Per backbone the first setup and seed with an episode of plain, the method and DAMPER: all made alike."""
+    """Per backbone the first setup and seed with an episode of plain, the method and DAMPER.
+
+    All three were made alike.
+    """
     rows = []
     for backbone in BACKBONES:
         candidates = ((setup, _traced(setup, backbone, method)) for setup in setups)
@@ -67,13 +75,15 @@ def compared(setups: Sequence[Setup], method: str) -> list[Row]:
 
 
 def _traced(setup: Setup, backbone: str, method: str) -> dict[str, Record]:
-    """A record of each method from the first training seed of which all have one; empty where there is none."""
+    """A record of each method from the first training seed of which all have one."""
     by_seed = {}
     for name in dict.fromkeys(("plain", method, "damper")):
         cell = setup.find(backbone, TASK, name)
         by_seed[name] = {r.identity["seed"]: r for r in cell.records if r.trace} if cell else {}
-    seeds = [seed for seed in by_seed["plain"] if all(seed in own for own in by_seed.values())]
-    return {name: own[seeds[0]] for name, own in by_seed.items()} if seeds else {}
+    seeds = [
+        seed for seed in by_seed["plain"] if all(seed in records for records in by_seed.values())
+    ]
+    return {name: records[seeds[0]] for name, records in by_seed.items()} if seeds else {}
 
 
 def _draw(rows: Sequence[Row], figure: Figure) -> None:
@@ -84,7 +94,7 @@ def _draw(rows: Sequence[Row], figure: Figure) -> None:
 
 
 def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record]) -> None:
-    """The executed actions over time on one scale, the action's range; above them which agents and episode."""
+    """The executed actions over time on one scale, the action's range."""
     axes, period = (
         part.subplots(1, len(records), sharey=True, squeeze=False)[0],
         find_task(TASK).period or 1.0,

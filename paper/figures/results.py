@@ -1,4 +1,7 @@
-"""The paper's figures from records, and the pictures its tables leave out: fronts, curves, sweeps, traces."""
+"""The paper's figures from records, and the pictures its tables leave out.
+
+Fronts, curves, sweeps, traces.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ def _legend(figure: Figure, axes: Sequence[Any], backbone: str) -> None:
 
 
 def _curves(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -> None:
-    """Training return over steps: every method's mean, and the range of the seeds for plain and DAMPER."""
+    """Training return over steps."""
     axes = _panels(figure, len(tasks))
     for task, axis in zip(tasks, axes, strict=True):
         for method in TABLE_METHODS:
@@ -144,7 +147,7 @@ def _curves(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
 
 
 def _weights(setup: Setup, tasks: Sequence[str], figure: Figure) -> None:
-    """Smoothness and return of the fixed weights; DAMPER dashed, the smoothest weight highlighted."""
+    """Smoothness and return of the fixed weights."""
     figure.set_size_inches(2.5 * len(tasks), 4.4)
     axes = figure.subplots(2, len(tasks), squeeze=False, sharex=True)
     for column, task in zip(axes.T, tasks, strict=True):

@@ -1,4 +1,6 @@
-"""The pictures of the theory: what the rule does, what it gains, and what the smoothness measures see.
+"""The pictures of the theory.
+
+What the rule does, what it gains, and what the smoothness measures see.
 
 Together with the map of the code they are all that is drawn without a record.
 """
@@ -41,7 +43,10 @@ SHOWN = (
 
 
 def overview(figure: Figure) -> None:
-    """The rule in one picture: a conflicting pair, an aligned pair, and the length the temporal part is given."""
+    """The rule in one picture.
+
+    A conflicting pair, an aligned pair, and the length the temporal part is given.
+    """
     figure.set_size_inches(11, 4.0)
     conflict, aligned, length = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
     _draw_pair(conflict, torch.tensor([0.28, -0.17], dtype=torch.float64))
@@ -52,7 +57,7 @@ def overview(figure: Figure) -> None:
 
 
 def _draw_pair(axes: Axes, g_T: Tensor) -> None:
-    """``g_R`` points up; what keeps its progress ends on or above the level of its tip, in the shaded half plane."""
+    """``g_R`` points up; what keeps its progress ends on or above the level of its tip."""
     g_R = torch.tensor([0.0, 1.0], dtype=torch.float64)
     axes.set(xlim=(-0.36, 1.36), ylim=(-0.34, 1.78), aspect="equal")
     axes.axis("off")
@@ -77,7 +82,7 @@ def _draw_pair(axes: Axes, g_T: Tensor) -> None:
 
 
 def _draw_projection(axes: Axes, g_R: Tensor, g_T: Tensor, g: Tensor) -> None:
-    """What the conflict takes away: from ``g_T`` to ``g̃_T``, and likewise from the target to ``g`` (η = 1)."""
+    """The part that the projection takes away."""
     kept, target = g_T - (g_R @ g_T) * g_R, g_R + g_T / g_T.norm()
     _arrow(axes, kept, PROJECTED)
     for start, end in ((g_T, kept), (target, g)):
@@ -102,7 +107,10 @@ def _draw_length(axes: Axes) -> None:
 
 
 def gain(figure: Figure) -> None:
-    """𝒢 against q at a cosine of −½: lines are the closed forms, dots the definition evaluated on vectors."""
+    """𝒢 against q at a cosine of −½.
+
+    Lines are the closed forms, dots the definition evaluated on vectors.
+    """
     c, q = -0.5, torch.logspace(-4, 0, 201, dtype=torch.float64)
     g_T = q[::25, None] * torch.tensor([c, (1 - c * c) ** 0.5], dtype=torch.float64)
     g_R = torch.tensor([1.0, 0.0], dtype=torch.float64).expand_as(g_T)
@@ -161,7 +169,10 @@ def _gain_legend(axes: Axes) -> None:
 
 
 def measures(figure: Figure) -> None:
-    """Four signals and what three measures make of them: the paper's score ranks them as no actuator would."""
+    """Four signals and what three measures make of them.
+
+    The paper's score ranks them as no actuator would.
+    """
     signals = example_signals()
     scores = {name: metrics.summary(actions, -1, 1) for name, actions in signals.items()}
     figure.set_size_inches(11, 4.0)
@@ -179,7 +190,7 @@ def measures(figure: Figure) -> None:
 
 
 def example_signals() -> dict[str, NDArray[np.float64]]:
-    """A slow swing, the same noise for 50 and for 1,000 steps, and the fastest oscillation there is; all in [−1, 1]."""
+    """A slow swing, noise for 50 and for 1,000 steps, and the fastest oscillation."""
     noise = np.random.default_rng(1).uniform(-1, 1, 1000)
     return {
         "slow swing": 0.8 * np.sin(2 * np.pi * np.arange(200) * 3 / 200),
@@ -205,7 +216,7 @@ def _draw_scores(
 
 
 def _trim(axes: Axes, ticks: tuple[float, ...]) -> None:
-    """End the horizontal axis at its first and last tick: the room to the left is for labels, not for data."""
+    """End the horizontal axis at its first and last tick."""
     axes.set_xticks(ticks)
     axes.minorticks_off()
     axes.spines["bottom"].set_bounds(ticks[0], ticks[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from damper.files import write_bytes
@@ -61,27 +62,28 @@ def write_report(
         pages: Markdown files whose marked places get what the records say.
     """
     results, out = Path(results), Path(out)
-    found, timings, ppo = setups(Store(results)), read_timings(results), read_ppo(results)
-    folders = slugs(found)
+    every_setup, timings, ppo = setups(Store(results)), read_timings(results), read_ppo(results)
+    folders = slugs(every_setup)
     pictures = {
-        s.key: draw_result_figures(s, out / "figures" / folders[s.key], formats) for s in found
+        s.key: draw_result_figures(s, out / "figures" / folders[s.key], formats)
+        for s in every_setup
     }
     pictures["ppo"] = draw_ppo(ppo, out / "figures", formats)
-    files = {
+    texts = {
         "report.html": report_page(results),
         "tables.md": _markdown(
-            found, timings, {key: _embed(paths, out) for key, paths in pictures.items()}
+            every_setup, timings, {key: _embed(paths, out) for key, paths in pictures.items()}
         ),
-        "tables.tex": _latex(found),
+        "tables.tex": _latex(every_setup),
     }
-    for name, text in files.items():
+    for name, text in texts.items():
         write_bytes(out / name, text.encode())
     if pages:
-        texts = page_texts(found, ppo)
+        tables = page_texts(every_setup, ppo)
         for path in pages:
-            insert(path, texts)
+            insert(path, tables)
     return [
-        *(out / name for name in files),
+        *(out / name for name in texts),
         *(path for paths in pictures.values() for path in paths),
     ]
 
@@ -91,36 +93,36 @@ def report_page(results: Path) -> str:
     return page(page_data(setups(Store(results)), read_timings(results)))
 
 
-def page_texts(found: Sequence[Setup], ppo: Runs) -> dict[str, str]:
+def page_texts(every_setup: Sequence[Setup], ppo: Runs) -> dict[str, str]:
     """The tables that stand in the marked places of the project's pages, by name."""
-    main = main_setups(found)
+    main = main_setups(every_setup)
     first, other = (main[i : i + 1] for i in (0, 1))
     return {
-        "headline": pairs.readme_table(found),
+        "headline": pairs.readme_table(every_setup),
         "pairs": "\n".join(map(pairs.pairs_table, first)),
-        "constant": pairs.constant_table(found),
+        "constant": pairs.constant_table(every_setup),
         "claims": decided_table(main),
         "sweep_ends": pairs.ends_of_sweep_table(main),
         "settings": pairs.protocol_settings_table(),
         "returns": details.returns_table(main),
-        "missing": missing_table(found),
+        "missing": missing_table(every_setup),
         "eta": pairs.choosing_eta_table(main),
         "ppo": ppo_tables(ppo),
         "other_pairs": "\n".join(map(pairs.pairs_table, other)),
         "protocols": details.protocols_table(main),
         "sweep": details.sweep_table(main),
-        "precision": details.gaps_table(details.precision_gaps(found), "TF32", "float32"),
-        "units": details.gaps_table(details.unit_gaps(found), "environment's", "policy's"),
+        "precision": details.gaps_table(details.precision_gaps(every_setup), "TF32", "float32"),
+        "units": details.gaps_table(details.unit_gaps(every_setup), "environment's", "policy's"),
         "distances": details.distances_table(main),
         "late": details.late_table(main),
         "code": details.code_list(main),
     }
 
 
-def slugs(found: Sequence[Setup]) -> dict[str, str]:
-    """Folder names by setup: the protocol for the fullest setup that keeps to it, with the setup's key for others."""
+def slugs(every_setup: Sequence[Setup]) -> dict[str, str]:
+    """Folder names by setup: the protocol for the fullest setup that keeps to it."""
     names: dict[str, str] = {}
-    for setup in found:
+    for setup in every_setup:
         name = setup.protocol or "none"
         names[setup.key] = (
             name if not setup.deviations and name not in names.values() else f"{name}-{setup.key}"
@@ -139,32 +141,27 @@ def _embed(paths: Sequence[Path], out: Path) -> str:
     )
 
 
-def _markdown(found: Sequence[Setup], timings: Sequence[Timing], pictures: dict[str, str]) -> str:
+def _markdown(
+    every_setup: Sequence[Setup], timings: Sequence[Timing], pictures: dict[str, str]
+) -> str:
     verdict_list = "\n".join(f"- *{word.capitalize()}*: {MEANINGS[word]}." for word in VERDICTS)
-    head = (
-        "# Tables\n\nWritten by `python -m paper report` from the records; do not edit.\n\n"
-        "- An entry is the mean with two standard deviations in brackets: of the seeds' means; of "
-        "all episodes (of one "
-        "seed only the second). Below it are the median and every seed, then what the paper prints.\n"
-        "- Bold is the best mean of a column among cells of five seeds or more, however small its lead.\n"
-        "- A cell with agents that hold [one constant action](../statistics.md#constant-actions) "
-        "says so and is never "
-        "the best in smoothness.\n"
-        "- *n* is the number of seeds where it is not five; † marks a diverged seed.\n"
-        "- Lower sm, mean |Δa| and roughness are smoother.\n"
-    )
-    if not found and not timings:
+    head = files("paper.pages").joinpath("tables_head.md").read_text(encoding="utf-8")
+    if not every_setup and not timings:
         return head + "\nNo records yet.\n"
-    if timings or main_setups(found):  # no claim is judged on other records
+    if timings or main_setups(every_setup):  # no claim is judged on other records
         head += (
-            "\nThe verdict on a claim of the paper is that of its worst comparison ([how intervals and verdicts are "
-            f"made](../statistics.md)):\n\n{verdict_list}\n\n{caution('../statistics.md#verdicts')}\n"
+            "\nThe verdict on a claim of the paper is that of its worst comparison ([how "
+            f"intervals and verdicts are made](../statistics.md)):\n\n{verdict_list}\n\n"
+            f"{caution('../statistics.md#verdicts')}\n"
         )
-    parts = [head, *(_section(setup, found, pictures.get(setup.key, "")) for setup in found)]
+    parts = [
+        head,
+        *(_section(setup, every_setup, pictures.get(setup.key, "")) for setup in every_setup),
+    ]
     if timings:
         parts.append(
-            "## Update times\n\nMilliseconds per update, and how many times plain's that is, with the range of the "
-            "middle nine tenths of the rounds.\n"
+            "## Update times\n\nMilliseconds per update, and how many times plain's that is, with "
+            "the range of the middle nine tenths of the rounds.\n"
         )
         parts += [
             f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}"
@@ -236,7 +233,7 @@ def _claims(setup: Setup) -> list[str]:
         "verdict with the paper's η": ours,
         f"verdict with η = {ONE_ETA:g}": verdicts(setup, ONE_ETA),
     }
-    if not any(verdict.known for own in judged.values() for verdict in own):
+    if not any(verdict.known for column in judged.values() for verdict in column):
         return [f"No claim has a comparison with {MIN_SEEDS} seeds on both sides.\n"]
     return [
         claims_table(judged),
@@ -258,9 +255,9 @@ def _aggregate_rows(setup: Setup) -> list[list[str]]:
     return rows
 
 
-def _latex(found: Sequence[Setup]) -> str:
+def _latex(every_setup: Sequence[Setup]) -> str:
     parts = ["% Written by python -m paper report; needs the booktabs package."]
-    for setup in found:
+    for setup in every_setup:
         parts.append(f"% {setup.title}, {counted(setup.agents, 'agent')}")
         parts += [
             latex_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))

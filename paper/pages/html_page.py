@@ -59,7 +59,7 @@ def _read(name: str) -> str:
     return files("paper.pages").joinpath("html", name).read_text(encoding="utf-8")
 
 
-def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
+def page_data(every_setup: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
     """Everything that the page needs; provenance is kept once and referred to by number."""
     sources: list[dict[str, Any]] = []
     timed = time_verdicts(timings)
@@ -68,7 +68,7 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
         for table in cost_tables(timings)
     ]
     return {
-        "setups": [_setup(setup, found, sources) for setup in found],
+        "setups": [_setup(setup, every_setup, sources) for setup in every_setup],
         "sources": sources,
         "measures": MEASURES,
         "order": list(MEASURES),
@@ -88,9 +88,9 @@ def page_data(found: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, An
 def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
     """A claim; judged with η = 1 as well where that makes a difference to what is compared."""
     checks = [[check.text, check.verdict] for check in verdict.checks]
-    own = {"verdict": verdict.verdict, "checks": checks}
+    content = {"verdict": verdict.verdict, "checks": checks}
     other = _claim(one) if one and one.checks != verdict.checks else None
-    return {"id": verdict.id, "text": verdict.text, "note": verdict.note, **own, "one": other}
+    return {"id": verdict.id, "text": verdict.text, "note": verdict.note, **content, "one": other}
 
 
 def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) 
         ],
         "cells": [_cell(setup, cell, sources, best) for cell in setup.cells],
         "claims": [_claim(*both) for both in judged]
-        if any(own.known or one.known for own, one in judged)
+        if any(verdict.known or at_one_eta.known for verdict, at_one_eta in judged)
         else [],
         "code": {
             backbone: {
@@ -172,7 +172,7 @@ def _cell(
 
 
 def _values(cell: Cell, measure: str) -> list[float | None]:
-    """Mean, both spreads, interval and median; no spread of the smoothness of mostly one constant action."""
+    """Mean, both spreads, interval and median."""
     s = cell.summary(measure)
     if s is None:
         return []
@@ -229,7 +229,7 @@ def _curve(cell: Cell) -> dict[str, Any]:
 
 
 def _trace(record: Record) -> dict[str, Any] | None:
-    """A record's trace for the page: 16-bit levels without compression, which every browser can read at once."""
+    """A record's trace for the page."""
     if record.trace is None:
         return None
     raw = zlib.decompress(base64.b64decode(record.trace["data"]))
@@ -238,9 +238,12 @@ def _trace(record: Record) -> dict[str, Any] | None:
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """A number, or each of a sequence, to so many significant digits; None for what is not finite."""
+    """A number, or each of a sequence, to so many significant digits.
+
+    None for what is not finite.
+    """
     return (
-        [round_digits(one, digits) for one in value]
+        [round_digits(item, digits) for item in value]
         if isinstance(value, tuple | list)
         else round_digits(value, digits)
     )

@@ -1,1 +1,4 @@
-"""Runners that train the missing agents: in this process, in several processes, or on a Ray cluster."""
+"""Runners that train the missing agents.
+
+In this process, in several processes, or on a Ray cluster.
+"""

@@ -29,7 +29,10 @@ from paper.runners.outcomes import Result, keep_records
 
 
 def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
-    """Train or resume a population and evaluate its agents; None if another process is training it."""
+    """Train or resume a population and evaluate its agents.
+
+    None if another process is training it.
+    """
     check_physics(job)
     try:
         with run_lock(folder):
@@ -98,7 +101,10 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
 def plan(
     missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None
 ) -> list[tuple[Job, Path]]:
-    """Jobs and folders for the missing agents: first the runs already started in ``out``, then new populations."""
+    """Jobs and folders for the missing agents.
+
+    First the runs already started in ``out``, then new populations.
+    """
     left = {agent.digest: agent for agent in missing}
     jobs: list[tuple[Job, Path]] = []
     for path in sorted(out.glob("*/*/manifest.json")):
@@ -112,7 +118,7 @@ def plan(
 
 
 def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
-    """A started run as a job, if all its agents are missing, or some are and it is finished; otherwise None."""
+    """A started run as a job, if all its agents are missing, or some are and it is finished."""
     manifest = run.manifest
     try:
         record = manifest["settings"]
@@ -128,14 +134,14 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     digests = [
         digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]
     ]
-    mine = tuple(left[found] for found in digests if found in left)
+    mine = tuple(left[agent_digest] for agent_digest in digests if agent_digest in left)
     if not mine or (len(mine) < len(digests) and not manifest["finished"]):
         return None
     return Job(_settings(record, mine[0].settings), mine)
 
 
 def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
-    """A manifest's settings with the execution settings of now, except ``compile`` and ``graph``."""
+    """A manifest's settings with the execution settings of now."""
     content: dict[str, Any] = {name: _tuple(value) for name, value in record.items()}
     content["method_settings"] = {
         name: _tuple(value) for name, value in record["method_settings"].items()

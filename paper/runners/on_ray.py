@@ -1,4 +1,6 @@
-"""Run populations on several machines: Ray assigns each to a GPU or to some cores, and the records come back here.
+"""Run populations on several machines.
+
+Ray assigns each to a GPU or to some cores, and the records come back here.
 
 Checkpoints are in the run's folder. If that is on storage that all machines share, a population
 whose worker is lost resumes elsewhere from its last checkpoint; if not, it starts again. Records
@@ -31,7 +33,7 @@ def run_on_ray(
     address: str = "auto",
     cores: int = 1,
 ) -> None:
-    """Run jobs on a Ray cluster, as many at once as it has room for, and store each job's records as it ends.
+    """Run jobs on a Ray cluster, as many at once as it has room for.
 
     A population on a GPU has that GPU to itself. Failures are raised when the other jobs are done.
 

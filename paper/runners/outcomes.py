@@ -1,4 +1,4 @@
-"""Store the records of several populations as each one ends, raise failures when all are done, and stop on a signal."""
+"""Store the records of several populations as each one ends, raise failures when all are done."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def keep_records(
 
 
 def combined_error(failed: Sequence[Failed]) -> Exception:
-    """One error for all failures: a sentence if all are users' mistakes, otherwise the errors with notes."""
+    """One error for all failures.
+
+    A sentence if all are users' mistakes, otherwise the errors with notes.
+    """
     first, mistake = failed[0][0], _mistake(failed[0][1])
     if mistake is not None and all(_mistake(error) for _, error in failed):
         others = ", ".join(job_title(job) for job, _ in failed[1:])
@@ -94,7 +97,7 @@ def job_title(job: Job) -> str:
 
 
 def _mistake(error: Exception) -> DamperError | None:
-    """The ``DamperError``, unwrapped from Ray's error with the remote traceback; None for any other error."""
+    """The ``DamperError``, unwrapped from Ray's error with the remote traceback."""
     return next(
         (e for e in (getattr(error, "cause", None), error) if isinstance(e, DamperError)), None
     )

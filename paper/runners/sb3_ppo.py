@@ -1,4 +1,6 @@
-"""PPO plain, with DAMPER at three η, and with CAPS: a record per setting and seed, and a table over the seeds.
+"""PPO plain, with DAMPER at three η, and with CAPS.
+
+A record per setting and seed, and a table over the seeds.
 
     python -m paper.runners.sb3_ppo --env Pendulum-v1 --steps 100000 --out records/ppo
     python -m paper.runners.sb3_ppo --env Hopper-v5 --steps 1000000 --backend envpool --jobs 16
@@ -44,14 +46,17 @@ POINTS = 25  # of the learning curve
 
 
 def settings(env: str, steps: int, batch_size: int | None = None) -> dict[str, Any]:
-    """SB3's defaults (2,048 steps per rollout, of four environments); on Pendulum those of its zoo without gSDE."""
-    own = (
+    """SB3's defaults (2,048 steps per rollout, of four environments).
+
+    On Pendulum those of its zoo without gSDE.
+    """
+    changed = (
         {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024}
         if env == "Pendulum-v1"
         else {"n_steps": 512}
     )
-    own |= {"batch_size": batch_size} if batch_size else {}
-    return {**own, "n_steps": min(own["n_steps"], steps // 64 * 16), "device": "cpu"}
+    changed |= {"batch_size": batch_size} if batch_size else {}
+    return {**changed, "n_steps": min(changed["n_steps"], steps // 64 * 16), "device": "cpu"}
 
 
 def make_envs(env: str, seed: int, backend: str) -> VecEnv:
@@ -83,9 +88,12 @@ class Curve(KVWriter):
 
     def write(self, key_values: dict[str, Any], key_excluded: Any, step: int = 0) -> None:
         """Append a row."""
-        told = {name.split("/")[1]: value for name, value in key_values.items()}
-        told["return"] = told.get("ep_rew_mean")
-        for name, value in {"steps": step, **{name: told.get(name) for name in self.names}}.items():
+        values = {name.split("/")[1]: value for name, value in key_values.items()}
+        values["return"] = values.get("ep_rew_mean")
+        for name, value in {
+            "steps": step,
+            **{name: values.get(name) for name in self.names},
+        }.items():
             self.rows.setdefault(name, []).append(
                 value if value is None or name == "steps" else float(value)
             )
@@ -143,13 +151,13 @@ def finish(path: Path | None, *run: Any) -> dict[str, Any]:
     record = train(*run)
     if path:
         write_json(path, record)
-    found = {
+    means = {
         title: sum(record["measures"][name]) / len(record["measures"][name])
         for name, title in MEASURES.items()
     }
-    told = ", ".join(f"{title} {value:.4g}" for title, value in found.items())
+    summary = ", ".join(f"{title} {value:.4g}" for title, value in means.items())
     print(
-        f"{record['env']} {record['label']} seed {record['seed']}: {told} ({record['seconds']:.0f} "
+        f"{record['env']} {record['label']} seed {record['seed']}: {summary} ({record['seconds']:.0f} "
         "s)",
         flush=True,
     )
@@ -179,22 +187,22 @@ def main(
         (label, seed): out and out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json"
         for label, seed in runs
     }
-    found = {
+    records = {
         key: json.loads(path.read_text()) for key, path in paths.items() if path and path.is_file()
     }
-    left = [key for key in runs if key not in found]
+    left = [key for key in runs if key not in records]
     if jobs == 1:
-        found |= {key: finish(paths[key], *runs[key]) for key in left}
+        records |= {key: finish(paths[key], *runs[key]) for key in left}
     else:
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=1) as pool:
             waiting = {pool.submit(finish, paths[key], *runs[key]): key for key in left}
-            found |= {waiting[done]: done.result() for done in as_completed(waiting)}
+            records |= {waiting[done]: done.result() for done in as_completed(waiting)}
     table: dict[str, dict[str, float]] = {}
     for label in methods:
         table[label] = {}
         for name, title in MEASURES.items():
-            cell = summarise([found[label, seed]["measures"][name] for seed in seeds])
+            cell = summarise([records[label, seed]["measures"][name] for seed in seeds])
             table[label][title] = cell.mean
             bounds = (
                 f" [{cell.interval.low:.3g}, {cell.interval.high:.3g}]" if cell.interval else ""

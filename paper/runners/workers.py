@@ -1,4 +1,7 @@
-"""Run several populations at once on this machine, one process each: one population seldom fills a GPU."""
+"""Run several populations at once on this machine, one process each.
+
+One population seldom fills a GPU.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ def run_jobs(
     progress: bool = True,
     workers: int | None = None,
 ) -> None:
-    """Run jobs in ``workers`` processes, by default ``fitting_workers``; 1 runs them in this process."""
+    """Run jobs in ``workers`` processes, by default ``fitting_workers``.
+
+    1 runs them in this process.
+    """
     count = fitting_workers([job for job, _ in jobs]) if workers is None else workers
     if count == 1:
         run_here(jobs, store, command, progress)
@@ -50,7 +56,7 @@ def run_jobs(
 
 
 def fitting_workers(jobs: Sequence[Job], cores: int | None = None) -> int:
-    """Number of workers: on a GPU one per population, at most ``MOST_ON_A_GPU`` and half the cores; on a CPU 1.
+    """Number of workers: on a GPU one per population.
 
     ``cores`` is the number of cores of the machine that trains, by default this one.
     """
@@ -64,7 +70,7 @@ def uses_gpu(jobs: Sequence[Job]) -> bool:
 
 
 def _with_env_threads(job: Job, agents_at_once: int) -> Job:
-    """Give the job its agents' share of the threads for EnvPool, unless its settings have a number."""
+    """Give the job its agents' share of the threads for EnvPool."""
     if job.settings.backend != "envpool" or job.settings.env_threads is not None:
         return job
     share = len(job.wanted) / agents_at_once
@@ -79,7 +85,7 @@ def run_in_workers(
     progress: bool = True,
     workers: int = 2,
 ) -> None:
-    """Run jobs in ``workers`` processes, the longest first, and store each job's records as it ends.
+    """Run jobs in ``workers`` processes, the longest first.
 
     A GPU is shared through CUDA's multi-process service, so that kernels of several processes run
     at once. Failures are raised when the other jobs are done.
@@ -123,7 +129,7 @@ def run_in_workers(
 
 
 class _StopWorkers(StopPopulations):
-    """Passes a signal on to the workers: every population saves and stops, and no new one starts."""
+    """Passes a signal on to the workers."""
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         for process in multiprocessing.active_children():
@@ -132,7 +138,7 @@ class _StopWorkers(StopPopulations):
 
 
 def _prepare(threads: int) -> None:
-    """Set up a worker to share the cores and to ignore Ctrl-C, which reaches it through its parent process."""
+    """Set up a worker to share the cores and to ignore Ctrl-C."""
     torch.set_num_threads(threads)
     sleep_while_waiting()
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))

@@ -1,1 +1,4 @@
-"""Records sorted into cells, and what their seeds tell: means, intervals, differences, and how numbers are written."""
+"""Records sorted into cells, and what their seeds tell.
+
+Means, intervals, differences, and how numbers are written.
+"""

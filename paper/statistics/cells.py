@@ -1,4 +1,7 @@
-"""Records sorted into what may stand in one table: setups, and in them cells of agents that differ by seed only."""
+"""Records sorted into what may stand in one table.
+
+Setups, and in them cells of agents that differ by seed only.
+"""
 
 from __future__ import annotations
 
@@ -62,16 +65,16 @@ class Cell:
     def label(self) -> str:
         """The method, with what differs from its published settings."""
         try:
-            own = published_settings(self.method, self.task, self.backbone)
+            published = published_settings(self.method, self.task, self.backbone)
         except (
             DamperError
         ):  # a method that this installation does not have: all its settings are told
-            own = {}
+            published = {}
         always = {"weight"} if self.method == "scalarization" else set()
         changed = [
             f"{LETTERS.get(n, n)}={v}"
             for n, v in self.settings.items()
-            if n in always or own.get(n) != v
+            if n in always or published.get(n) != v
         ]
         return " ".join([title(self.method, self.backbone), *changed])
 
@@ -97,12 +100,18 @@ class Cell:
     def constant(self) -> list[int]:
         """Seeds that hold one action throughout each evaluation episode."""
         episodes = (record.episodes for record in self.records)
-        alike = (is_constant(nan_for_none(own["mean_change"]), own["length"]) for own in episodes)
+        alike = (
+            is_constant(nan_for_none(columns["mean_change"]), columns["length"])
+            for columns in episodes
+        )
         return [seed for seed, constant in zip(self.seeds, alike, strict=True) if constant]
 
     @property
     def mostly_constant(self) -> bool:
-        """Whether more than half of the agents hold one action throughout: then its smoothness is no result."""
+        """Whether more than half of the agents hold one action throughout.
+
+        Then its smoothness is no result.
+        """
         return 2 * len(self.constant) > len(self.records)
 
     @property
@@ -121,7 +130,11 @@ class Cell:
         """The cell with the seeds that have the value."""
         values = (nan_for_none(record.episodes[measure]) for record in self.records)
         return self.only(
-            [seed for seed, own in zip(self.seeds, values, strict=True) if np.isfinite(own).all()]
+            [
+                seed
+                for seed, seed_values in zip(self.seeds, values, strict=True)
+                if np.isfinite(seed_values).all()
+            ]
         )
 
     def only(self, seeds: Collection[int]) -> Cell:
@@ -146,7 +159,7 @@ class Cell:
         return float(means.mean()) if len(means) else float("nan")
 
     def curves(self) -> tuple[list[int], dict[str, Array]]:
-        """Training: some steps of the longest curve, and per column the seeds' mean, lowest and highest ``[3, steps]``.
+        """Training: some steps of the longest curve, and per column the seeds' mean.
 
         A seed counts between its own first and last step; where none does there is a NaN.
         """
@@ -235,15 +248,15 @@ class Setup:
 
     def sweep(self, task: str) -> dict[float, Cell]:
         """TD3's cells of the fixed weights that are on record, by weight."""
-        found = {
+        cells = {
             weight: self.find("td3", task, "scalarization", weight=weight) for weight in WEIGHTS
         }
-        return {weight: cell for weight, cell in found.items() if cell is not None}
+        return {weight: cell for weight, cell in cells.items() if cell is not None}
 
     def etas(self, task: str, backbone: str = "td3") -> dict[float, Cell]:
         """DAMPER's cells of the sweep over η that are on record, by η."""
-        found = {eta: self.find(backbone, task, "damper", eta=eta) for eta in ETAS}
-        return {eta: cell for eta, cell in found.items() if cell is not None}
+        cells = {eta: self.find(backbone, task, "damper", eta=eta) for eta in ETAS}
+        return {eta: cell for eta, cell in cells.items() if cell is not None}
 
     @cached_property
     def published(self) -> list[Cell]:
@@ -267,11 +280,13 @@ class Setup:
 
 def _interpolated(steps: Sequence[int], curve: Mapping[str, list[Any]], name: str) -> Array:
     """A seed's values at other steps, between its own ones; NaN outside them."""
-    own, values = np.array(curve["step"], dtype=np.float64), nan_for_none(curve[name])
+    known_steps, values = np.array(curve["step"], dtype=np.float64), nan_for_none(curve[name])
     sound = np.isfinite(values)
     if not sound.any():
         return np.full(len(steps), np.nan)
-    return np.asarray(np.interp(steps, own[sound], values[sound], left=np.nan, right=np.nan))
+    return np.asarray(
+        np.interp(steps, known_steps[sound], values[sound], left=np.nan, right=np.nan)
+    )
 
 
 def _value(value: Any) -> str:
@@ -298,11 +313,11 @@ def setups(records: Iterable[Record]) -> list[Setup]:
             ]
         )
         families.setdefault(key, []).append(record)
-    found = [setup for family in families.values() for setup in _by_physics(family)]
+    sorted_out = [setup for family in families.values() for setup in _by_physics(family)]
     order = {name: place for place, name in enumerate(PROTOCOLS)}
     last = len(order)
     return sorted(
-        found,
+        sorted_out,
         key=lambda s: (bool(s.deviations), order.get(str(s.protocol), last), -s.agents, s.title),
     )
 
@@ -327,7 +342,7 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
     for record in family:
         groups.setdefault(tuple(sorted(record.identity["physics"].items())), []).append(record)
     parts: list[tuple[dict[str, str], list[Record]]] = []
-    for versions, own in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+    for versions, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         fits = (
             part
             for part in parts
@@ -337,7 +352,7 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
         if not records:
             parts.append((used, records))
         used.update(versions)
-        records += own
+        records += members
     return [_setup(used, records) for used, records in parts]
 
 
@@ -351,17 +366,21 @@ def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:
     groups: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
         identity = record.identity
-        own = [
+        members = [
             identity["method_settings"],
             identity.get("custom_code"),
         ]  # a user's loss before and after an edit
-        key = (identity["backbone"], identity["task"], identity["method"], digest(own))
+        key = (identity["backbone"], identity["task"], identity["method"], digest(members))
         groups.setdefault(key, []).append(record)
     cells = [
         Cell(
-            b, task, method, own[0].identity["method_settings"], tuple(sorted(own, key=_seed_order))
+            b,
+            task,
+            method,
+            members[0].identity["method_settings"],
+            tuple(sorted(members, key=_seed_order)),
         )
-        for (b, task, method, _), own in groups.items()
+        for (b, task, method, _), members in groups.items()
     ]
     return tuple(sorted(cells, key=_cell_order))
 

@@ -1,4 +1,7 @@
-"""The change of a mean relative to plain's: its size, its interval, and the sign as far as that tells."""
+"""The change of a mean relative to plain's.
+
+Its size, its interval, and the sign as far as that tells.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-r"""Statistics with seeds as the unit: means with both spreads, medians, interquartile means, intervals, improvement.
+r"""Statistics with seeds as the unit.
+
+Means with both spreads, medians, interquartile means, intervals, improvement.
 
 A cell's scores are a table ``[S, E]``: one row per training seed, one column per evaluation
     episode. Intervals are over
@@ -29,7 +31,10 @@ from damper.intervals import (
 
 
 class Summary(NamedTuple):
-    """What a table prints of a cell; spreads and interval are None where there are too few values."""
+    """What a table prints of a cell.
+
+    Spreads and interval are None where there are too few values.
+    """
 
     mean: float
     over_seeds: float | None
@@ -45,7 +50,7 @@ class Summary(NamedTuple):
 
 
 def summarise(scores: ArrayLike) -> Summary:
-    r"""Mean, sample deviation of the seeds' means, sample deviation of all episodes, IQM, median, interval, each seed.
+    r"""Mean, sample deviation of the seeds' means, sample deviation of all episodes, IQM.
 
     The paper's caption says "across seeds", its numbers look pooled over episodes: both are given.
     """
@@ -66,7 +71,7 @@ def median(values: Array) -> float:
     return float(np.median(values)) if len(values) else float("nan")
 
 
-# --- intervals ----------------------------------------------------------------------------------------------------
+# --- intervals ------------------------------------------------------------------------------------
 
 
 def mean_interval(values: Array, level: float = LEVEL) -> Interval | None:
@@ -92,7 +97,7 @@ def difference(ours: Array, theirs: Array, level: float = LEVEL) -> tuple[float,
 def welch_interval(
     value: float, errors: Sequence[tuple[float, float]], level: float = LEVEL
 ) -> Interval:
-    """Of a value with several independent errors, each a variance and its degrees of freedom (Welch, Satterthwaite)."""
+    """Of a value with several independent errors."""
     variance = sum(part for part, _ in errors)
     spread = sum(part**2 / freedom for part, freedom in errors)
     return student_interval(value, variance, variance**2 / spread if spread else 1.0, level)
@@ -107,7 +112,9 @@ def superiority(ours: Array, theirs: Array) -> float:
 def probability_of_improvement(
     ours: Scores, theirs: Scores, level: float = LEVEL
 ) -> tuple[float, Interval] | None:
-    r"""Mean over tasks of ``P(x > y) + ½ P(x = y)``, with its score interval; None where a task has one seed only.
+    r"""Mean over tasks of ``P(x > y) + ½ P(x = y)``, with its score interval.
+
+    None where a task has one seed only.
 
     Larger is better: negate a score of which less is better. Both must have the same tasks. The
     interval holds the p whose distance from the value is at most z of *its own* standard errors
@@ -137,7 +144,9 @@ def probability_of_improvement(
 
 
 def initial_state_error(scores: Array) -> float | None:
-    """Standard error that the choice of start states alone gives a mean: over columns ``[S, E]``, each a fixed start.
+    """Standard error that the choice of start states alone gives a mean.
+
+    Over columns ``[S, E]``, each a fixed start.
 
     Intervals leave it out: all policies see the same starts. It counts beside numbers of other
         people's starts.
@@ -149,7 +158,10 @@ def initial_state_error(scores: Array) -> float | None:
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of the points (return, smoothness) that no other beats: higher return, lower smoothness; by return."""
+    """Indices of the points (return, smoothness) that no other beats.
+
+    Higher return, lower smoothness; by return.
+    """
     order = sorted(range(len(points)), key=lambda i: (-points[i][0], points[i][1]))
     front: list[int] = []
     for i in order:

@@ -66,7 +66,7 @@ def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
 
 
 def decided_table(main: Sequence[Setup]) -> str:
-    """The claims that some records decide, with the comparison that decided the first of the verdicts."""
+    """The claims that some records decide."""
     shown = {
         name: column
         for name, column in judge_all(main).items()
@@ -92,7 +92,7 @@ def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
     """Claims with their verdicts, one column per way of judging, and how many have each verdict."""
     claims = next(iter(judged.values()))
     rows = [
-        [claim.text + _note(claim), *(verdict_text(own[i]) for own in judged.values())]
+        [claim.text + _note(claim), *(verdict_text(column[i]) for column in judged.values())]
         for i, claim in enumerate(claims)
     ]
     return markdown_table(
@@ -112,8 +112,8 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def _so_far(verdict: Verdict) -> str:
-    known = _counts(check.verdict for check in verdict.known)
-    return f" (so far, of {counted(len(verdict.checks), 'comparison')}: {known})" if known else ""
+    counts = _counts(check.verdict for check in verdict.known)
+    return f" (so far, of {counted(len(verdict.checks), 'comparison')}: {counts})" if counts else ""
 
 
 def _note(verdict: Verdict) -> str:
@@ -121,10 +121,10 @@ def _note(verdict: Verdict) -> str:
     return f"<br><small>{verdict.note}.</small>" if verdict.note else ""
 
 
-def _counts(words: Iterable[str]) -> str:
+def _counts(verdict_words: Iterable[str]) -> str:
     """How many there are of each word."""
-    found = list(words)
-    return ", ".join(f"{word} {found.count(word)}" for word in VERDICTS if word in found)
+    listed = list(verdict_words)
+    return ", ".join(f"{word} {listed.count(word)}" for word in VERDICTS if word in listed)
 
 
 def comparisons_list(judged: Sequence[Verdict]) -> str:
@@ -132,6 +132,6 @@ def comparisons_list(judged: Sequence[Verdict]) -> str:
     lines = []
     for verdict in judged:
         lines += [f"- {verdict.text}: {verdict_text(verdict)}"] if verdict.known else []
-        known = sorted(verdict.known, key=lambda check: check.verdict != verdict.verdict)
-        lines += [f"    - {check.verdict}: {check.text}" for check in known]
+        checks = sorted(verdict.known, key=lambda check: check.verdict != verdict.verdict)
+        lines += [f"    - {check.verdict}: {check.text}" for check in checks]
     return "\n".join(lines) + "\n" if lines else ""

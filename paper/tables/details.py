@@ -1,4 +1,7 @@
-"""Tables behind the results page: gaps between protocols and settings, distances from the paper, seed by seed."""
+"""Tables behind the results page.
+
+Gaps between protocols and settings, distances from the paper, seed by seed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ PAPER_SEEDS = 5
 
 
 class Distance(NamedTuple):
-    """Of a mean return from the paper's, with its errors by what makes them: a variance and its degrees of freedom."""
+    """Of a mean return from the paper's, with its errors by what makes them.
+
+    A variance and its degrees of freedom.
+    """
 
     mean: float
     value: float
@@ -37,8 +43,8 @@ class Distance(NamedTuple):
 
     def __str__(self) -> str:
         """With its interval, in bold where that excludes zero."""
-        told = with_bounds(self.value, self.interval(), self.number)
-        return f"**{told}**" if self.interval().excludes_zero else told
+        text = with_bounds(self.value, self.interval(), self.number)
+        return f"**{text}**" if self.interval().excludes_zero else text
 
     def number(self, value: float) -> str:
         """A return, with the digits of the mean."""
@@ -77,12 +83,12 @@ def late_returns(cell: Cell) -> Array | None:
 def late_return(curve: Mapping[str, Sequence[float | None]]) -> float | None:
     """The mean training return in the last tenth of the steps; None if nothing ended there."""
     steps, returns = curve.get("step", ()), curve.get("return", ())
-    known = [
+    late = [
         r
         for s, r in zip(steps, returns, strict=False)
         if r is not None and s and s > 0.9 * (steps[-1] or 0)
     ]
-    return sum(known) / len(known) if known else None
+    return sum(late) / len(late) if late else None
 
 
 def below_paper(setup: Setup) -> Iterator[tuple[Cell, Printed]]:
@@ -101,7 +107,7 @@ def beside_paper(setup: Setup) -> Iterator[tuple[Cell, Printed]]:
 
 
 class Gap(NamedTuple):
-    """Two cells' means and medians of one measure, the difference of the means, whether its interval excludes zero."""
+    """Two cells' means and medians of one measure, the difference of the means."""
 
     name: str
     measure: str
@@ -114,32 +120,32 @@ class Gap(NamedTuple):
     def row(self) -> list[str]:
         """For a table, in bold where the interval excludes zero."""
         cells = (_with_median(cell, self.measure) for cell in (self.one, self.other))
-        told = f"**{self.difference}**" if self.apart else self.difference
-        return [f"{self.name}, {MEASURES[self.measure]}", *cells, told]
+        text = f"**{self.difference}**" if self.apart else self.difference
+        return [f"{self.name}, {MEASURES[self.measure]}", *cells, text]
 
 
-def gaps_between(one: Cell, other: Cell, name: str) -> Iterator[Gap]:
+def gaps_between(cell: Cell, other: Cell, name: str) -> Iterator[Gap]:
     """A gap per measure."""
     for measure in COMPARED:
-        if not (len(one.means(measure)) and len(other.means(measure))):
+        if not (len(cell.means(measure)) and len(other.means(measure))):
             continue
-        gap, interval = difference(one.means(measure), other.means(measure))
-        form = partial(number, measure=measure, like=one.mean(measure))
+        gap, interval = difference(cell.means(measure), other.means(measure))
+        form = partial(number, measure=measure, like=cell.mean(measure))
         text = with_bounds(gap, interval, form) if interval else form(gap)
         apart = interval is not None and interval.excludes_zero
-        yield Gap(name, measure, one, other, text, apart)
+        yield Gap(name, measure, cell, other, text, apart)
 
 
 def protocol_gaps(main: Sequence[Setup]) -> list[Gap]:
     """What the two published settings make of the same method; none where only one has records."""
     if len(main) < 2:
         return []
-    one, other = main[:2]
-    found: list[Gap] = []
-    for cell in plain_and_damper(one):
+    first, other = main[:2]
+    gaps: list[Gap] = []
+    for cell in plain_and_damper(first):
         twin = other.find(cell.backbone, cell.task, cell.method)
-        found += gaps_between(cell, twin, cell.name) if twin else []
-    return found
+        gaps += gaps_between(cell, twin, cell.name) if twin else []
+    return gaps
 
 
 def plain_and_damper(setup: Setup) -> list[Cell]:
@@ -154,9 +160,9 @@ def _with_median(cell: Cell, measure: str) -> str:
     return number(mean, measure) + "".join(f"<br><small>{line}</small>" for line in below if line)
 
 
-def gaps_table(gaps: Sequence[Gap], one: str, other: str) -> str:
+def gaps_table(gaps: Sequence[Gap], left: str, right: str) -> str:
     """Differences between two kinds of cells, in bold where the interval excludes zero."""
-    return markdown_table(["cell", one, other, "difference"], [gap.row for gap in gaps])
+    return markdown_table(["cell", left, right, "difference"], [gap.row for gap in gaps])
 
 
 def protocols_table(main: Sequence[Setup]) -> str:
@@ -182,16 +188,16 @@ def sweep_table(main: Sequence[Setup]) -> str:
 def _with_interval(cell: Cell, measure: str) -> str:
     means = cell.means(measure)
     below = (f"median {number(median(means), measure, cell.mean(measure))}", cell.constant_note)
-    told = with_interval(cell.mean(measure), mean_interval(means), measure)
-    return told + "".join(f"<br><small>{line}</small>" for line in below if line)
+    text = with_interval(cell.mean(measure), mean_interval(means), measure)
+    return text + "".join(f"<br><small>{line}</small>" for line in below if line)
 
 
-def precision_gaps(found: Sequence[Setup]) -> list[Gap]:
+def precision_gaps(every_setup: Sequence[Setup]) -> list[Gap]:
     """Setups that differ in TF32 alone."""
     gaps: list[Gap] = []
-    for a in found:
-        for b in found:
-            one, other = (
+    for a in every_setup:
+        for b in every_setup:
+            first, other = (
                 (s.protocol, s.deviations, s.backend, s.episodes, {**s.numerics, "tf32": True})
                 for s in (a, b)
             )
@@ -200,7 +206,7 @@ def precision_gaps(found: Sequence[Setup]) -> list[Gap]:
                 {**b.physics, **a.physics},
             ]  # alike unless both have a simulator's
             if (
-                one != other
+                first != other
                 or versions[0] != versions[1]
                 or a.numerics["tf32"] <= b.numerics["tf32"]
             ):
@@ -211,10 +217,10 @@ def precision_gaps(found: Sequence[Setup]) -> list[Gap]:
     return gaps
 
 
-def unit_gaps(found: Sequence[Setup]) -> list[Gap]:
+def unit_gaps(every_setup: Sequence[Setup]) -> list[Gap]:
     """Cells that differ in the units of the temporal loss alone."""
     gaps: list[Gap] = []
-    for setup in found:
+    for setup in every_setup:
         for cell in setup.cells:
             if cell.settings.get("units") == "environment":
                 others = {name: value for name, value in cell.settings.items() if name != "units"}
@@ -243,9 +249,9 @@ def _row(cell: Cell, theirs: Printed, main: Sequence[Setup]) -> list[str]:
     text = partial(number, measure="return", like=cell.mean("return"))
     etas = main[0].etas(cell.task, cell.backbone).items()
     swept = [
-        own.mean("return")
-        for eta, own in etas
-        if eta != cell.settings["eta"] and len(own.means("return"))
+        swept_cell.mean("return")
+        for eta, swept_cell in etas
+        if eta != cell.settings["eta"] and len(swept_cell.means("return"))
     ]
     return [
         "<br>".join(filter(None, (cell.place, cell.constant_note))),
@@ -265,8 +271,8 @@ def _under(cell: Cell, setup: Setup) -> str:
     if twin is None or not len(twin.means("return")):
         return "–"
     _, interval = difference(twin.means("return"), cell.means("return"))
-    told = number(twin.mean("return"), "return", cell.mean("return"))
-    return f"**{told}**" if interval is not None and interval.low > 0 else told
+    text = number(twin.mean("return"), "return", cell.mean("return"))
+    return f"**{text}**" if interval is not None and interval.low > 0 else text
 
 
 def distances_table(main: Sequence[Setup]) -> str:
@@ -303,8 +309,10 @@ def late_table(main: Sequence[Setup]) -> str:
             means = (
                 number(float(values.mean()), "return", scale) for values in (evaluated, trained)
             )
-            words = (f"{mean} ({own})" for mean, own in zip(means, seeds, strict=True))
-            rows.append([f"`{setup.protocol}` {cell.name}", *words])
+            entries = (
+                f"{mean} ({each_seed})" for mean, each_seed in zip(means, seeds, strict=True)
+            )
+            rows.append([f"`{setup.protocol}` {cell.name}", *entries])
     header = ["cell", "evaluated: mean (each seed)", "end of training: mean (each seed)"]
     return markdown_table(header, rows)
 

@@ -9,7 +9,10 @@ from paper.tables.result_tables import Entry, Table
 
 
 def markdown_results(table: Table) -> str:
-    """A results table in Markdown: mean (over seeds; pooled), median and every seed, the paper's mean (spread)."""
+    """A results table in Markdown.
+
+    Mean (over seeds; pooled), median and every seed, the paper's mean (spread).
+    """
     rows = [
         [name, *(_markdown_entry(entry, table.measure) for entry in entries)]
         for name, entries in table.rows
@@ -79,7 +82,8 @@ def latex(text: str) -> str:
 
 def latex_results(table: Table) -> str:
     """A results table in LaTeX (booktabs): mean over both spreads, the best in bold."""
-    caption = rf"\caption{{{latex(table.caption)}. Mean (standard deviation over seeds; over all episodes).}}"
+    spreads = "Mean (standard deviation over seeds; over all episodes)"
+    caption = rf"\caption{{{latex(table.caption)}. {spreads}.}}"
     lines = [r"\begin{table}[t]", caption, rf"\label{{tab:{table.name}}}", r"\centering"]
     lines += [rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"]
     lines += [

@@ -1,4 +1,4 @@
-"""What is missing of the paper's tables and figures, and how long it takes on the machine of the records."""
+"""What is missing of the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from paper.statistics.cells import Setup, main_setups
 TOGETHER = "**all together**"
 
 
-def missing_table(found: Sequence[Setup]) -> str:
-    """Per protocol and experiment: agents on record, those missing by task, and their time on one machine."""
-    records = [record for setup in found for cell in setup.cells for record in cell.records]
+def missing_table(every_setup: Sequence[Setup]) -> str:
+    """Per protocol and experiment.
+
+    Agents on record, those missing by task, and their time on one machine.
+    """
+    records = [record for setup in every_setup for cell in setup.cells for record in cell.records]
     machines = Counter(
         (r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu")
     )
     if not machines:
         return "No record is from a GPU yet, so no time can be estimated.\n"
     ((_, cores), _), rows = machines.most_common(1)[0], []
-    for setup in main_setups(found):
+    for setup in main_setups(every_setup):
         there = {
             _identity_without_physics(record.identity)
             for cell in setup.cells
@@ -42,13 +45,13 @@ def missing_table(found: Sequence[Setup]) -> str:
                 at_once = fitting_workers(jobs, cores)
                 seconds, no_speed = estimate(jobs, records, at_once)
                 tasks = Counter(agent.identity["task"] for agent in left)
-                words = ", ".join(f"{task} {count}" for task, count in tasks.items())
+                task_counts = ", ".join(f"{task} {count}" for task, count in tasks.items())
                 time = "≥ " * bool(no_speed) + duration(seconds)
                 rows.append(
                     [
                         f"`{setup.protocol}` {name}",
                         f"{len(agents) - len(left)} of {len(agents)}",
-                        words,
+                        task_counts,
                         time,
                     ]
                 )
@@ -72,7 +75,7 @@ def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
 
 
 def _identity_without_physics(identity: Mapping[str, Any]) -> Hashable:
-    """An agent among those of one setup: no matter which version of a simulator is installed here."""
+    """An agent among those of one setup."""
     return (
         *(identity[name] for name in ("backbone", "task", "method", "seed")),
         digest(identity["method_settings"]),

@@ -1,4 +1,7 @@
-"""Tables of DAMPER beside plain: a row per task and backbone, all cells straight from the records."""
+"""Tables of DAMPER beside plain.
+
+A row per task and backbone, all cells straight from the records.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ NO_BREAK = "\u00a0"  # a space at which no line ends
 
 
 def pairs(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]:
-    """Plain and DAMPER of every task and backbone that has both; at the paper's η, or at another."""
+    """Plain and DAMPER of every task and backbone that has both.
+
+    At the paper's η, or at another.
+    """
     changed = {} if eta is None else {"eta": eta}
     for backbone in BACKBONES:
         for task in setup.tasks(backbone):
@@ -45,8 +51,8 @@ def readme_table(setups: Sequence[Setup]) -> str:
 
 def marked_change(plain: Cell, ours: Cell, measure: str) -> str:
     """A change with its interval, in bold where that excludes zero."""
-    found = change(plain, ours, measure)
-    return f"**{found}**" if found.sign in (LOWER, HIGHER) else str(found)
+    difference = change(plain, ours, measure)
+    return f"**{difference}**" if difference.sign in (LOWER, HIGHER) else str(difference)
 
 
 def pairs_table(setup: Setup) -> str:
@@ -55,8 +61,8 @@ def pairs_table(setup: Setup) -> str:
     header = ["plain → DAMPER", "η", *(MEASURES[name] for name in measures)]
     rows = []
     for plain, ours in pairs(setup):
-        one = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
-        for cell in (ours,) if one is None or one is ours else (ours, one):
+        at_one_eta = setup.find(ours.backbone, ours.task, "damper", eta=ONE_ETA)
+        for cell in (ours,) if at_one_eta is None or at_one_eta is ours else (ours, at_one_eta):
             notes = [f"<small>{note}</small>" for note in constant_notes(plain, cell)]
             numbers = [_numbers(plain, cell, measure) for measure in measures]
             place = "<br>".join([cell.place, *_seeds(plain, cell), *notes])
@@ -153,18 +159,21 @@ def choosing_eta_table(main: Sequence[Setup]) -> str:
     return markdown_table(["task", *header], rows)
 
 
-def protocol_settings_table(one: str = "pave", other: str = "authors") -> str:
-    """What two protocols set differently, by backbone; what only some tasks have, named with them."""
+def protocol_settings_table(first: str = "pave", second: str = "authors") -> str:
+    """What two protocols set differently, by backbone.
+
+    What only some tasks have, named with them.
+    """
     rows = []
     for backbone in BACKBONES:
         listed: set[str] = set()
         for task, where in ((None, ""), (SHORT_TASKS[0], f", {' and '.join(SHORT_TASKS)}")):
-            ours, theirs = (protocol_settings(name, backbone, task) for name in (one, other))
+            ours, theirs = (protocol_settings(name, backbone, task) for name in (first, second))
             for name in (n for n in ours if ours[n] != theirs[n] and n not in listed):
                 listed.add(name)
                 values = [_value(settings[name]) for settings in (ours, theirs)]
                 rows.append([f"{backbone.upper()} `{name}`{where}", *values])
-    return markdown_table(["setting", f"`{one}`", f"`{other}`"], rows)
+    return markdown_table(["setting", f"`{first}`", f"`{second}`"], rows)
 
 
 def _value(value: object) -> str:

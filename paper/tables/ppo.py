@@ -1,4 +1,7 @@
-"""PPO's records, which ``runners/sb3_ppo.py`` makes: a table and two panels of a picture per environment."""
+"""PPO's records, which ``runners/sb3_ppo.py`` makes.
+
+A table and two panels of a picture per environment.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,8 @@ def _means(records: Sequence[Mapping[str, Any]], measure: str) -> NDArray[np.flo
 def _measures(labels: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> list[str]:
     seeds = {measure: _means(labels[label], measure) for measure in COMPARED}
     texts = [
-        with_interval(own.mean(), mean_interval(own), measure) for measure, own in seeds.items()
+        with_interval(values.mean(), mean_interval(values), measure)
+        for measure, values in seeds.items()
     ]
     if label == "plain" or "plain" not in labels:
         return [*texts, ""]
@@ -127,17 +131,19 @@ def draw_ppo(runs: Runs, folder: Path, formats: Sequence[str]) -> list[Path]:
 
 
 def _draw(runs: Runs, figure: Figure) -> None:
-    """Per environment the training return with the range of the seeds, and each seed's return over its ``sm``."""
+    """Per environment the training return with the range of the seeds."""
     figure.set_size_inches(8.4, 2.9 * len(runs))
     panels = figure.subplots(len(runs), 2, squeeze=False)
     for (env, labels), (left, right) in zip(runs.items(), panels, strict=True):
-        for label, own in _looks(labels).items():
-            records, strong = labels[label], own.colour == look("damper").colour
+        for label, style in _looks(labels).items():
+            records, strong = labels[label], style.colour == look("damper").colour
             seen = np.array([record["curve"]["return"] for record in records], np.float64)
             values = np.array([seen.mean(0), seen.min(0), seen.max(0)])
-            draw_curve(left, records[0]["curve"]["steps"], values, own, _title(label), True, strong)
+            draw_curve(
+                left, records[0]["curve"]["steps"], values, style, _title(label), True, strong
+            )
             points = _means(records, "sm"), _means(records, "return")
-            right.plot(*points, own.marker, color=own.colour, label=_title(label), alpha=0.8)
+            right.plot(*points, style.marker, color=style.colour, label=_title(label), alpha=0.8)
         left.set(title=env, xlabel="environment steps", ylabel="return (with exploration)")
         right.set(title="mean action, each seed", xlabel="sm (less is smoother)", ylabel="return")
     panels[0, 0].legend(frameon=False, fontsize=8)

@@ -34,7 +34,7 @@ ABLATION = ("damper", "unconditional-projection", "unconditional-sum", "pegrad")
 
 
 class Entry(NamedTuple):
-    """One place in a table: what was measured, what the paper prints, whether it is the best of its column, notes."""
+    """One place in a table: what was measured, what the paper prints."""
 
     ours: Summary | None
     paper: Printed | None
@@ -69,8 +69,8 @@ def main_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[Tabl
     tables = []
     for backbone in backbones:
         rows = _main_rows(setup, backbone)
-        for measure, words in MEASURES.items():
-            name, caption = f"{backbone}-{measure}", f"{backbone.upper()}: {words}"
+        for measure, measure_title in MEASURES.items():
+            name, caption = f"{backbone}-{measure}", f"{backbone.upper()}: {measure_title}"
             table = _table(setup, name, caption, backbone, measure, rows, setup.tasks(backbone))
             if table.rows:
                 tables.append(table)
@@ -105,15 +105,15 @@ def _main_rows(setup: Setup, backbone: str) -> list[Row]:
 
 
 def ablation_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[Table]:
-    """The projection ablation and the PEGrad-based baseline, on every task that has a cell of them."""
+    """The projection ablation and the PEGrad-based baseline."""
     tables = []
     for backbone in backbones:
-        found = {
+        cells = {
             task: [m for m in ABLATION if setup.find(backbone, task, m)]
             for task in setup.tasks(backbone)
         }
-        tasks = [task for task, methods in found.items() if set(methods) - {"damper"}]
-        methods = [m for m in ABLATION if any(m in found[task] for task in tasks)]
+        tasks = [task for task, methods in cells.items() if set(methods) - {"damper"}]
+        methods = [m for m in ABLATION if any(m in cells[task] for task in tasks)]
         for measure in ("return", "sm") if tasks else ():
             caption = f"{backbone.upper()}, how the gradients are combined: {MEASURES[measure]}"
             name = f"{backbone}-ablation-{measure}"
@@ -131,16 +131,16 @@ def _table(
     rows: Sequence[Row],
     tasks: Sequence[str],
 ) -> Table:
-    found = {
+    cells = {
         (row.label, t): setup.find(backbone, t, row.method, **row.changed)
         for row in rows
         for t in tasks
     }
-    best = {task: best_of([found[row.label, task] for row in rows], measure) for task in tasks}
+    best = {task: best_of([cells[row.label, task] for row in rows], measure) for task in tasks}
     filled = []
     for row in rows:
         entries = [
-            entry(found[row.label, task], measure, backbone, row, task, best[task])
+            entry(cells[row.label, task], measure, backbone, row, task, best[task])
             for task in tasks
         ]
         if any(e.ours for e in entries):
@@ -152,27 +152,33 @@ def entry(
     cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]
 ) -> Entry:
     """A cell's numbers beside the paper's, which stand where its settings are the row's."""
-    own = published_settings(row.method, task, backbone)
-    theirs = printed(backbone, row.method, task, measure) if {**own, **row.changed} == own else None
+    settings = published_settings(row.method, task, backbone)
+    theirs = (
+        printed(backbone, row.method, task, measure)
+        if {**settings, **row.changed} == settings
+        else None
+    )
     if cell is None:
         return Entry(None, theirs)
     return Entry(cell.summary(measure), theirs, cell in best, bool(cell.frozen), cell.constant_note)
 
 
 def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
-    """The cells with the highest mean return or the lowest mean of another measure; what prints alike is a tie.
+    """The cells with the highest mean return or the lowest mean of another measure.
+
+    What prints alike is a tie.
 
     Of cells with the seeds that a claim needs; the smoothness of one constant action is never the
     best. An episode's length has no best, and neither has a single cell.
     """
     enough = (cell for cell in cells if cell is not None and len(cell.means(measure)) >= MIN_SEEDS)
-    known = {id(cell): cell for cell in enough if measure not in SMOOTHNESS or not cell.constant}
-    if measure == "length" or len(known) < 2:
+    counted = {id(cell): cell for cell in enough if measure not in SMOOTHNESS or not cell.constant}
+    if measure == "length" or len(counted) < 2:
         return []
     sign = -1 if measure == "return" else 1
-    first = min(known.values(), key=lambda cell: sign * cell.mean(measure))
+    first = min(counted.values(), key=lambda cell: sign * cell.mean(measure))
     shown = number(first.mean(measure), measure)
-    return [cell for cell in known.values() if number(cell.mean(measure), measure) == shown]
+    return [cell for cell in counted.values() if number(cell.mean(measure), measure) == shown]
 
 
 _UNCLEAN = {
@@ -183,15 +189,18 @@ _UNCLEAN = {
 
 
 def code_versions(cells: Iterable[Cell]) -> str:
-    """Which versions of the code made the agents of some cells; several, or one nobody can look up, are flagged."""
+    """Which versions of the code made the agents of some cells.
+
+    Several, or one nobody can look up, are flagged.
+    """
     versions = Counter(record.code for cell in cells for record in cell.records)
     named = ", ".join(
         f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common()
     )
     flags = [f"a mixture of {len(versions)} versions"] if len(versions) > 1 else []
-    for word, words in _UNCLEAN.items():
+    for word, flag in _UNCLEAN.items():
         if count := sum(count for version, count in versions.items() if word in version):
-            flags.append(f"{counted(count, 'agent')} {words}")
+            flags.append(f"{counted(count, 'agent')} {flag}")
     return named + (f". ⚠ {', '.join(flags)}" if flags else "")
 
 
@@ -246,8 +255,10 @@ def other_rows(setup: Setup) -> list[list[str]]:
     for cell in setup.cells:
         if id(cell) not in shown:
             code = cell.records[0].identity.get("custom_code")
-            own = [f"code {digest(code)[:8]}"] if code else []
-            words = ", ".join([*(f"{name}={value}" for name, value in cell.settings.items()), *own])
+            code_notes = [f"code {digest(code)[:8]}"] if code else []
+            words = ", ".join(
+                [*(f"{name}={value}" for name, value in cell.settings.items()), *code_notes]
+            )
             means = [with_interval(cell.mean(m), mean_interval(cell.means(m)), m) for m in COMPARED]
             place = "<br>".join(filter(None, (cell.place, cell.constant_note)))
             rows.append(
@@ -266,7 +277,7 @@ OTHER_HEADER = ["task", "method", "settings", "seeds", *(MEASURES[measure] for m
 
 
 def _shown(setup: Setup) -> Iterator[Cell | None]:
-    """The cells of the other tables: published ones, η = 1 beside the paper's tasks, and the paper's two sweeps."""
+    """The cells of the other tables."""
     yield from setup.published
     for backbone in BACKBONES:
         tasks = setup.tasks(backbone)
@@ -285,7 +296,10 @@ def _smoothness(cell: Cell | None) -> str:
 
 
 class Aggregate(NamedTuple):
-    """DAMPER against one method over the tasks both have, and that method against plain: value and interval of each."""
+    """DAMPER against one method over the tasks both have, and that method against plain.
+
+    Value and interval of each.
+    """
 
     backbone: str
     measure: str
@@ -298,7 +312,7 @@ class Aggregate(NamedTuple):
 
 @functools.cache
 def aggregates(setup: Setup) -> list[Aggregate]:
-    """Probability that a seed of DAMPER beats one of each method, and each method's change against plain.
+    """Probability that a seed of DAMPER beats one of each method.
 
     Over the tasks on which both have several seeds: from one seed there is no probability.
     """
@@ -351,11 +365,14 @@ class CostTable(NamedTuple):
 
 
 def cost_tables(timings: Sequence[Timing]) -> list[CostTable]:
-    """One table per machine and way of running: milliseconds, times plain with its spread, the paper's."""
+    """One table per machine and way of running.
+
+    Milliseconds, times plain with its spread, the paper's.
+    """
     places: dict[str, list[Timing]] = {}
     for timing in timings:
         places.setdefault(timing.setting, []).append(timing)
-    return [_cost_table(own) for own in places.values()]
+    return [_cost_table(members) for members in places.values()]
 
 
 def _cost_table(timings: Sequence[Timing]) -> CostTable:
@@ -364,12 +381,12 @@ def _cost_table(timings: Sequence[Timing]) -> CostTable:
     for name, theirs in paper()["update_time_ms"].items():
         row = [name]
         for backbone in BACKBONES:
-            own, plain = (
+            method_timings, plain = (
                 times.get((backbone, method)) for method in (paper()["method_ids"][name], "plain")
             )
             row += [
-                f"{own.milliseconds:.3g}" if own else "",
-                _times_plain(own, plain) if own and plain else "",
+                f"{method_timings.milliseconds:.3g}" if method_timings else "",
+                _times_plain(method_timings, plain) if method_timings and plain else "",
             ]
             row += [f"{theirs[backbone]['ms']:.2f}", f"{theirs[backbone]['ratio']:.2f}"]
         rows.append(row)
@@ -380,12 +397,12 @@ def _cost_table(timings: Sequence[Timing]) -> CostTable:
     )
 
 
-def _times_plain(own: Timing, plain: Timing) -> str:
+def _times_plain(timing: Timing, plain: Timing) -> str:
     """Relative to plain; with the middle nine tenths of the rounds where they were kept."""
-    if not own.rounds or len(own.rounds) != len(plain.rounds):
-        return f"{own.milliseconds / plain.milliseconds:.2f}"
-    low, middle, high = ratio_of_rounds(own.rounds, plain.rounds)
-    return f"{middle:.2f} [{low:.2f}, {high:.2f}]" if own is not plain else "1.00"
+    if not timing.rounds or len(timing.rounds) != len(plain.rounds):
+        return f"{timing.milliseconds / plain.milliseconds:.2f}"
+    low, middle, high = ratio_of_rounds(timing.rounds, plain.rounds)
+    return f"{middle:.2f} [{low:.2f}, {high:.2f}]" if timing is not plain else "1.00"
 
 
 COST_HEADER = ["method"] + [

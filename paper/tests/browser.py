@@ -1,4 +1,4 @@
-"""A real browser without a screen: opens a page, lets its scripts run, gives back what became of it."""
+"""A real browser without a screen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # whatever the page fetched from elsewhere would be missing
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # nothing can be fetched from elsewhere
 ]
 
 

@@ -1,4 +1,4 @@
-"""Every place of the tables and of the page, against numbers formed here: that bytes did not change proves nothing."""
+"""Every place of the tables and of the page, against numbers formed here."""
 
 from __future__ import annotations
 
@@ -226,7 +226,10 @@ def test_intervals_are_of_seeds_not_of_episodes() -> None:
 
 
 def test_negative_returns() -> None:
-    """Below zero, with one seed far from the others: higher is still better, and a change up is positive."""
+    """Below zero, with one seed far from the others.
+
+    Higher is still better, and a change up is positive.
+    """
     returns = {
         "plain": [-200.0, -190.0, -210.0, -180.0, -1220.0],
         "damper": [-100.0, -90.0, -110.0, -105.0, -195.0],

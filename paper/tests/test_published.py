@@ -1,4 +1,4 @@
-"""What is published is what the records say: nobody edits a table by hand, nobody forgets to build it again."""
+"""What is published is what the records say."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_a_place_is_filled_and_the_rest_of_the_page_stays(tmp_path: Path) -> Non
     insert(page, {"headline": "new \\1\n"})
     insert(page, {"headline": "new \\1\n"})
     assert (
-        page.read_text()
-        == "a\n<!-- headline: written by python -m paper report -->\n\nnew \\1\n\n<!-- headline ends -->\nb\n"
+        page.read_text() == "a\n<!-- headline: written by python -m paper report -->\n\nnew \\1\n\n"
+        "<!-- headline ends -->\nb\n"
     )
     with pytest.raises(DamperError, match=r"must be one of findings, but .* has headline"):
         insert(page, {"findings": ""})
@@ -79,7 +79,7 @@ def test_a_place_is_filled_and_the_rest_of_the_page_stays(tmp_path: Path) -> Non
         insert(page, {"headline": ""})
 
 
-# --- numbers outside the marked places ------------------------------------------------------------------------------
+# --- numbers outside the marked places ------------------------------------------------------------
 
 
 def text(page: str) -> str:
@@ -98,7 +98,8 @@ def measured(name: str, **row: Any) -> dict[str, Any]:
 def test_the_readme_s_speeds_are_the_measured_ones() -> None:
     whole = measured("peers", backbone="TD3", implementation="damper engine damper")
     said = re.search(
-        r"takes (\d+) µs with `--tf32`, (\d+) times as fast .* (\d+) agents trained a million steps each on Hopper in "
+        r"takes (\d+) µs with `--tf32`, (\d+) times as fast .* (\d+) agents trained a million "
+        r"steps each on Hopper in "
         "13⅓ minutes",
         text("README.md"),
     )

@@ -1,4 +1,4 @@
-"""Each number in the sentences that people wrote about the records is formed here from the records."""
+"""Each number in the sentences about the records is formed here from the records."""
 
 from __future__ import annotations
 

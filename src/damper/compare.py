@@ -100,27 +100,33 @@ def compare(
         )
         for method in methods
     }
-    for own in resolved.values():
-        check_tf32(own.device, own.tf32)
+    for method_settings in resolved.values():
+        check_tf32(method_settings.device, method_settings.tf32)
     path = Path(out) if out else _default_folder(list(resolved.values()), settings)
-    for method, own in resolved.items():
+    for method, method_settings in resolved.items():
         folder = path / method
         with run_lock(folder):
-            runs[method] = run_settings(own, folder, progress)
-            trained_in = partial(make_env, env, **own.env_kwargs) if own.env_kwargs else env
-            evaluations[method] = evaluate(runs[method], trained_in, episodes, backend=own.backend)
+            runs[method] = run_settings(method_settings, folder, progress)
+            trained_in = (
+                partial(make_env, env, **method_settings.env_kwargs)
+                if method_settings.env_kwargs
+                else env
+            )
+            evaluations[method] = evaluate(
+                runs[method], trained_in, episodes, backend=method_settings.backend
+            )
             evaluations[method].save(folder / "evaluation")
-    return Comparison(own.env_id, backbone, path, runs, evaluations)
+    return Comparison(method_settings.env_id, backbone, path, runs, evaluations)
 
 
 def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path:
-    """``runs/compare-<env>-<backbone>-<digest>``, independent of the methods, so that others can be added later."""
+    """``runs/compare-<env>-<backbone>-<digest>``, independent of the methods."""
     shared = default_name(replace(methods[0], method="plain", method_settings={}))
-    own = {
+    given_settings = {
         name: value for m in methods for name, value in m.method_settings.items() if name in given
     }
     env, backbone = methods[0].env_in_paths, methods[0].backbone
-    return Path("runs") / f"compare-{env}-{backbone}-{digest([shared, own])[:8]}"
+    return Path("runs") / f"compare-{env}-{backbone}-{digest([shared, given_settings])[:8]}"
 
 
 def _without_others(given: dict[str, Any], method: str, methods: Sequence[str]) -> dict[str, Any]:

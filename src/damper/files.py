@@ -64,7 +64,10 @@ def check_folder(name: str, folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in the folder survive a power cut; not needed on Windows, which cannot open folders."""
+    """Make a rename in the folder survive a power cut.
+
+    Not needed on Windows, which cannot open folders.
+    """
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

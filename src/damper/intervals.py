@@ -27,7 +27,7 @@ LOWER, HIGHER, UNDECIDED, NOT_COUNTED = "lower", "higher", "undecided", "not cou
 
 
 class Interval(NamedTuple):
-    """Bounds that hold the value with 95 % confidence (or another level), as far as so few seeds can tell."""
+    """Bounds that hold the value with 95 % confidence (or another level)."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
 
 def iqm(values: Array) -> Array:
-    r"""Interquartile mean along the last axis: of what is left when ``⌊n/4⌋`` values are cut from each end."""
+    r"""Interquartile mean along the last axis: ``⌊n/4⌋`` values are cut from each end."""
     ordered = np.sort(values, axis=-1)
     n = ordered.shape[-1]
     return np.asarray(ordered[..., n // 4 : n - n // 4].mean(axis=-1))
@@ -71,7 +71,7 @@ def relative_change(
     level: float = LEVEL,
     never_negative: bool = False,
 ) -> tuple[float, Interval | None]:
-    r"""IQM (or mean) over tasks and seeds of the change relative to plain, ``(x − x̄₀)/|x̄₀|``, x̄₀ plain's mean.
+    r"""IQM (or mean) over tasks and seeds of the change relative to plain, ``(x − x̄₀)/|x̄₀|``.
 
     The interval is Student's with the variance that leaving out one seed at a time shows, of either
     side, and as many degrees of freedom as the smallest cell has; None where a cell has one seed
@@ -83,7 +83,11 @@ def relative_change(
     def statistic(strata: Sequence[Array]) -> float:
         pairs = zip(strata[: len(ours)], strata[len(ours) :], strict=True)
         return float(
-            centre(np.concatenate([(own - base.mean()) / abs(base.mean()) for own, base in pairs]))
+            centre(
+                np.concatenate(
+                    [(values - base.mean()) / abs(base.mean()) for values, base in pairs]
+                )
+            )
         )
 
     def without(k: int, i: int) -> float:
@@ -130,7 +134,10 @@ def ratio_change(ours: Array, plain: Array, level: float = LEVEL) -> tuple[float
 
 
 class Change(NamedTuple):
-    """In shares of plain's mean; ``notes`` in place of the smoothness that one constant action makes perfect."""
+    """A change as a share of plain's mean.
+
+    ``notes`` in place of the smoothness that one constant action makes perfect.
+    """
 
     value: float
     interval: Interval | None

@@ -1,4 +1,6 @@
-r"""How smooth a sequence of actions is: the paper's score, and the measures that see what it misses.
+r"""How smooth a sequence of actions is.
+
+The paper's score, and the measures that see what it misses.
 
 ``actions`` are the actions sent to the environment, in order: ``[T]`` or ``[T, A]``, as array,
 tensor or nested list. Everything is computed in float64. A measure that is given ``low`` and
@@ -36,7 +38,9 @@ SMOOTHNESS = ("sm", "mean_change", "spectral_roughness")  # perfect for one cons
 
 
 def smoothness(actions: Actions) -> float:
-    r"""The paper's score, lower is smoother: ``sm = (2/T) Σ |X_k| k/T`` over ``k = 0 … ⌊T/2⌋−1``, mean over dimensions.
+    r"""The paper's score, lower is smoother.
+
+    ``sm = (2/T) Σ |X_k| k/T`` over ``k = 0 … ⌊T/2⌋−1``, mean over dimensions.
 
     ``X`` is the un-normalised discrete Fourier transform of the actions in their own unit; fewer
     than two actions score 0. Never read it alone, for two reasons: on noise of a given strength it
@@ -53,7 +57,10 @@ def smoothness(actions: Actions) -> float:
 
 
 def mean_change(actions: Actions, low: Bound = None, high: Bound = None) -> float:
-    r"""``mean |a_t − a_{t−1}| / (high − low)`` over steps and dimensions: the share of the range moved per step."""
+    r"""``mean |a_t − a_{t−1}| / (high − low)`` over steps and dimensions.
+
+    The share of the range moved per step.
+    """
     changes = _changes(actions, low, high)
     return float(changes.mean()) if len(changes) else 0.0
 
@@ -65,17 +72,23 @@ def mean_rate(actions: Actions, period: float, low: Bound = None, high: Bound = 
 
 
 def max_change(actions: Actions, low: Bound = None, high: Bound = None) -> float:
-    r"""``max |a_t − a_{t−1}| / (high − low)`` over steps and dimensions: the worst jump an actuator sees."""
+    r"""``max |a_t − a_{t−1}| / (high − low)`` over steps and dimensions.
+
+    The worst jump an actuator sees.
+    """
     return float(_changes(actions, low, high).max(initial=0.0))
 
 
 def total_variation(actions: Actions, low: Bound = None, high: Bound = None) -> float:
-    r"""``Σ_t |a_t − a_{t−1}| / (high − low)``, mean over dimensions: full ranges travelled in the episode (wear)."""
+    r"""``Σ_t |a_t − a_{t−1}| / (high − low)``, mean over dimensions.
+
+    Full ranges travelled in the episode (wear).
+    """
     return float(_changes(actions, low, high).sum(axis=0).mean())
 
 
 def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
-    """Whether a policy holds one action throughout each episode, from its episodes' ``mean_change`` and ``length``.
+    """Whether a policy holds one action throughout each episode.
 
     Each episode's ``mean_change`` must be below ``CONSTANT_CHANGE``; episodes of a single action
     are ignored. The action may differ between episodes, as where the policy observes a goal that is
@@ -86,7 +99,9 @@ def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
 
 
 def spectral_roughness(actions: Actions, low: Bound = None, high: Bound = None) -> float:
-    r"""``√( Σ_k c_k |X_k|²/T² · (2k/T)² )`` over ``k = 0 … ⌊T/2⌋``, rms over dimensions: in [0, 1] within the bounds.
+    r"""``√( Σ_k c_k |X_k|²/T² · (2k/T)² )`` over ``k = 0 … ⌊T/2⌋``, rms over dimensions.
+
+    It is in [0, 1] for actions within the bounds.
 
     ``c_k`` is 2, and 1 for the constant and the Nyquist bin, so by Parseval ``Σ c_k |X_k|²/T²`` is
     the mean square of the signal, whatever its length: the score is a root mean square that weights
@@ -123,7 +138,7 @@ def saturation(actions: Actions, low: Bound, high: Bound, tolerance: float = 1e-
 
 
 def spectrum(actions: Actions, period: float | None = None) -> tuple[Array, Array]:
-    r"""Frequencies ``[F]`` and one-sided amplitudes ``c_k |X_k| / T``, ``[F]`` or ``[F, A]`` like the actions.
+    r"""Frequencies ``[F]`` and one-sided amplitudes ``c_k |X_k| / T``.
 
     A sine of amplitude A whose period divides T shows as A. Frequencies are in cycles per step, up
     to ½; with the control ``period`` in seconds, in Hz.
@@ -160,7 +175,10 @@ def power_above(actions: Actions, frequency: float, period: float | None = None)
 
 
 def summary(actions: Actions, low: Bound, high: Bound) -> dict[str, float]:
-    """Every measure by its function's name (``smoothness`` as ``sm``), and the ``length``."""
+    """Every measure by its name in tables and records, and the episode's ``length``.
+
+    What to publish beside the paper's score.
+    """
     return {
         "length": len(_actions(actions)),
         "sm": smoothness(actions),

@@ -1,4 +1,7 @@
-"""Where a result came from: versions of all libraries and physics engines, hardware, and the code itself."""
+"""Where a result came from.
+
+Versions of all libraries and physics engines, hardware, and the code itself.
+"""
 
 from __future__ import annotations
 
@@ -73,14 +76,14 @@ def hardware(device: str) -> dict[str, str | int]:
 
 
 def code_version() -> dict[str, str | None]:
-    """The running code: a digest of its source, its commit and, without a commit, where it was installed from."""
+    """The running code: digest of its source, its commit or where it was installed from."""
     named = commit()
     return {"source": source_digest(), "commit": named, "origin": None if named else origin()}
 
 
 @functools.cache
 def source_digest() -> str:
-    """The package's digest: results with the same one come from the same code, with or without git."""
+    """The package's digest: results with the same one come from the same code."""
     return digest_of(PACKAGE)
 
 
@@ -102,7 +105,10 @@ def digest_of(package: Path) -> str:
 
 
 def canonical(value: Any) -> Any:
-    """Plain data in one form: 1 and 1.0 are the same number, lists and tuples the same list, keys sorted."""
+    """Plain data in one form.
+
+    1 and 1.0 are the same number, lists and tuples the same list, keys sorted.
+    """
     if isinstance(value, Mapping):
         return {str(key): canonical(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def group_by_settings(agents: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Label -> indices of the agents that share all settings but the seed, in order of first appearance.
+    """Label -> indices of the agents that share all settings but the seed.
 
     Labels show numbers with six digits, or with all digits if six would make different values look
     the same.
@@ -50,5 +50,5 @@ def _shown(value: Any, exact: bool = False) -> str:
 
 def group_mean(values: Sequence[float | None], members: Sequence[int]) -> float | None:
     """Mean over the members that have a value; None if none has."""
-    known = [value for index in members if (value := values[index]) is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for index in members if (value := values[index]) is not None]
+    return sum(numbers) / len(numbers) if numbers else None

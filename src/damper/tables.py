@@ -10,7 +10,10 @@ NUMBER = re.compile(r"(\*\*|<small>|paper )*[−+±]?\d")
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown, columns of numbers right and of words left; a bar within a cell, as in |Δa|, would end the cell."""
+    """Markdown, columns of numbers right and of words left.
+
+    A bar within a cell, as in |Δa|, would end the cell.
+    """
     rule = [
         "---:" if i and _are_numbers([row[i] for row in rows]) else "---"
         for i in range(len(header))
@@ -30,7 +33,10 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 
 def spread_cell(value: dict[str, float], form: str) -> str:
-    """The mean, and below it the spread over seeds and the pooled spread; "–" for NaN, the spread of one value."""
+    """The mean, and below it the spread over seeds and the pooled spread.
+
+    "–" for NaN, the spread of one value.
+    """
     numbers = (value[name] for name in ("mean", "over_seeds", "pooled"))
     mean, over_seeds, pooled = (
         "–" if math.isnan(number) else form.format(number) for number in numbers
@@ -39,6 +45,9 @@ def spread_cell(value: dict[str, float], form: str) -> str:
 
 
 def constant_mark(members: Sequence[int], constant: Collection[int]) -> str:
-    """A line that counts a group's agents that hold one action, whose smoothness says little; empty if none does."""
+    """A line that counts a group's agents that hold one action, whose smoothness says little.
+
+    Empty if none does.
+    """
     still = len(set(members) & set(constant))
     return f"\n(constant action, {still} of {len(members)})" if still else ""

@@ -237,8 +237,10 @@ def test_statistics_and_trust_are_for_the_first_source_alone(run, tmp_path, caps
 
 
 def test_compare_gives_each_method_its_own_settings(tmp_path, capsys):
-    call("compare", "Pendulum-v1", "--methods", "plain", "damper", "--eta", "0.5", "--seeds", "1",
-         "--steps", "250", "--episodes", "1", "--out", tmp_path, *TINY)  # fmt: skip
+    words = (
+        "compare Pendulum-v1 --methods plain damper --eta 0.5 --seeds 1 --steps 250 --episodes 1"
+    )
+    call(*words.split(), "--out", tmp_path, *TINY)
     assert {"table.md", "traces.png", "curves.png", "plain", "damper"} <= {
         path.name for path in tmp_path.iterdir()
     }
@@ -306,9 +308,8 @@ def test_parts_replace_the_method_s_own(tmp_path, words, method):
 
 
 def test_a_composed_method_s_parts_have_their_own_settings(tmp_path):
-    call("train", "Pendulum-v1", "--method", "caps+pave", "--sigma", "0.3",
-         "--critic-sigma", "0.02", "0.05", "--steps", "55",
-         "--out", tmp_path / "run", *TINY)  # fmt: skip
+    words = "train Pendulum-v1 --method caps+pave --sigma 0.3 --critic-sigma 0.02 0.05 --steps 55"
+    call(*words.split(), "--out", tmp_path / "run", *TINY)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["settings"]["method_settings"]["sigma"] == 0.3
     assert [agent["critic_sigma"] for agent in manifest["agents"]] == [0.02, 0.05]
@@ -550,9 +551,8 @@ def test_without_matplotlib_tables_and_records_count(run, capsys, monkeypatch, t
         "episodes.json",
         "traces.safetensors",
     }
-    call("compare", "Pendulum-v1", "--methods", "plain", "--seeds", "1", "--steps", "55",
-         "--episodes", "1",
-         "--out", tmp_path / "c", *TINY)  # fmt: skip
+    words = "compare Pendulum-v1 --methods plain --seeds 1 --steps 55 --episodes 1"
+    call(*words.split(), "--out", tmp_path / "c", *TINY)
     assert 'pip install "damper-rl[plot]"' in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "c").iterdir()} == {"plain", "table.md"}
 

@@ -1,4 +1,4 @@
-"""The table of ``damper compare``: the change against plain, with its interval."""
+"""The table of ``damper compare``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a policy's actions: bounds, motion without the mean, a stated dimension, one agent per setting."""
+"""The picture of a policy's actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Films of policies at work: side by side, the trace below, and one sentence where nothing can be drawn."""
+"""Films of policies at work."""
 
 from __future__ import annotations
 

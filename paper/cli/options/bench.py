@@ -15,7 +15,9 @@ PARTS = ("update", "peers", "scaling", "end-to-end", "floor", "sb3")
 
 @dataclass
 class Bench:
-    """Measure speed: everything compared runs in one process, in alternation; ratios are medians over the rounds.
+    """Measure speed: everything compared runs in one process, in alternation.
+
+    Ratios are medians over the rounds.
 
     update: the paper's update-time table in its protocol, beside its numbers. peers: whole updates
         beside
@@ -55,7 +57,7 @@ class Bench:
     rounds: int = 20
     """Rounds in which the subjects alternate."""
     clock: Literal["wall", "processor"] = "wall"
-    """Wall-clock time, or processor time of all threads together, which other load on a shared CPU hardly affects."""
+    """Wall-clock time, or processor time of all threads together."""
     sizes: Annotated[
         tuple[int, ...], default("1 5 10 35 for scaling (1 5 35 100 on a GPU), 1 for floor")
     ] = LEFT_OUT
@@ -75,7 +77,7 @@ class Bench:
     out: Path = Path("bench")
     """Where tables, plots and JSON go."""
     results: Annotated[Path | None, default("not kept")] = None
-    """Also keep update times in this store of records, from which `python -m paper report` makes the paper's cost table."""
+    """Also keep update times in this store of records."""
 
     show: Annotated[tuple[Path, ...], default("measure")] = LEFT_OUT
     """Print these saved measurements as Markdown, and measure nothing."""

@@ -11,15 +11,15 @@ from damper.cli.options import default
 
 @dataclass
 class Figures:
-    """Draw the rule, its theory and the code: overview, matched temporal gain, what the score sm misses, a map."""
+    """Draw the rule and its theory: overview, matched temporal gain, what the score sm misses."""
 
     out: Path = Path("figures")
     """Where to write."""
     formats: tuple[str, ...] = ("svg", "png")
     """File formats."""
     methods: bool = False
-    """Draw instead what each method's recorded policy does on Pendulum, beside the plain one's and DAMPER's."""
+    """Draw instead what each method's recorded policy does on Pendulum."""
     results: Path = Path("results")
     """The store of records for --methods."""
     bench: Annotated[Path | None, default("the theory's figures")] = None
-    """Draw instead what `python -m paper bench` measured, from a folder with one of its `--out` folders per machine."""
+    """Draw instead what `bench` measured, from a folder with one of its --out per machine."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass
 class Fold:
-    """Move what several writers left in the spool of a store into its JSONL files, sorted by digest."""
+    """Move what several writers left in the spool of a store into its JSONL files."""
 
     results: Path = Path("results")
     """The store of records."""

@@ -24,7 +24,7 @@ class ReproduceEngineOptions(EngineOptions):  # type: ignore[misc]
 
 @dataclass
 class Reproduce:
-    """Train what is missing of the paper's tables and figures, evaluate it on the fixed seeds, keep the records.
+    """Train what is missing of the paper's tables and figures, and keep its records.
 
     The same command resumes what was killed, trains what was deleted, and changes nothing else.
     """

@@ -1,4 +1,4 @@
-"""``python -m paper bench`` as users type it: tables, files, records, and one sentence for a mistake."""
+"""``python -m paper bench`` as users type it."""
 
 from __future__ import annotations
 

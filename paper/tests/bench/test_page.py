@@ -1,4 +1,4 @@
-"""The pages about speed show what the measurements hold, digit by digit, with their commands."""
+"""The pages about speed show what the measurements' files hold, digit by digit."""
 
 from __future__ import annotations
 

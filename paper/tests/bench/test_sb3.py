@@ -1,4 +1,4 @@
-"""The overhead is measured side by side: equal work has a ratio near one, more work a larger one."""
+"""The overhead is measured side by side."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def world(
     agents: list[AgentSpec] = EVERY,
     noise: float = 0.0003,
 ) -> Setup:
-    """Cells as the paper prints them, with so little noise between seeds that every mean is as good as known."""
+    """Cells as the paper prints them."""
     records = []
     for agent in agents:
         re, sm = change(agent, *papers(agent))

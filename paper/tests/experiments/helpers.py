@@ -50,7 +50,10 @@ def tiny(*experiments: str, **changes: Any) -> Request:
 def invented(
     agent: AgentSpec, level: float = 0.0, sm: float = 1.0, episodes: int = 10, **changes: Any
 ) -> Record:
-    """A record with made-up numbers: returns ``level`` to ``level + 0.9``, one smoothness, a short sine as trace."""
+    """A record with made-up numbers.
+
+    Returns ``level`` to ``level + 0.9``, one smoothness, a short sine as trace.
+    """
     who = {**agent.identity, "episodes": episodes}
     table = {"seed": list(range(episodes)), "return": [level + 0.1 * i for i in range(episodes)]}
     table |= {

@@ -1,4 +1,4 @@
-"""The policies of the main tables are kept beside their records, and repeat them without training."""
+"""The policies of the main tables are kept beside their records."""
 
 from __future__ import annotations
 

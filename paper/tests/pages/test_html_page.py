@@ -30,7 +30,10 @@ for (const point of document.querySelectorAll("#fronts path.mark[opacity='0.34']
 
 
 def odd_records() -> list[Record]:
-    """Whatever a store may hold: holes, a diverged agent, one episode, a task of its own, sweeps, small numbers."""
+    """Whatever a store may hold.
+
+    Holes, a diverged agent, one episode, a task of its own, sweeps, small numbers.
+    """
     table = agents_of(
         "td3-table", tasks=("Pendulum", "Hopper"), methods=("plain", "caps", "damper")
     )

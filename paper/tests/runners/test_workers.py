@@ -61,7 +61,7 @@ def test_a_failed_population_is_told_after_the_others_are_kept(tmp_path: Path) -
 
 
 def _fragile(job: Job, folder: Path, command: str, progress: bool) -> list[Record] | None:
-    """``run_job``, but for three methods: one's process is killed, one is out of memory, one is told to stop."""
+    """``run_job``, but for three methods."""
     if job.settings.method == "plain":
         os.kill(os.getpid(), signal.SIGKILL)
     if job.settings.method == "caps":

@@ -1,4 +1,4 @@
-"""How often intervals hold the true value: five or ten seeds drawn from worlds in which it is known."""
+"""How often intervals hold the true value."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ TRIALS = 40_000
 
 
 class Method(NamedTuple):
-    """An interval under test: how many pairs of cells it takes, its bounds, and the value that it should hold.
+    """An interval under test.
+
+    How many pairs of cells it takes, its bounds, and the value that it should hold.
 
     Ours is the world moved by ``shift``; a difference is tested where only the other side is skewed
     or fails.
@@ -157,7 +159,7 @@ def table_row(name: str, trials: int) -> list[str]:
     return [name, *(f"{100 * share:.0f}" for share in shares)]
 
 
-# --- changes of what is never negative ------------------------------------------------------------------------------
+# --- changes of what is never negative ------------------------------------------------------------
 
 Pair = Callable[[Generator, tuple[int, int]], tuple[Table, Table]]
 
@@ -233,7 +235,10 @@ def jackknife_bounds(ours: Table, theirs: Table) -> tuple[Array, Array]:
 
 
 def change_coverage(world: str) -> list[int]:
-    """A row of the documentation's table, in per cent: jackknife and log ratio, of five and of ten seeds."""
+    """A row of the documentation's table, in per cent.
+
+    Jackknife and log ratio, of five and of ten seeds.
+    """
     draw, shares = CHANGE_WORLDS[world], []
     many = draw(np.random.default_rng(0), (1, MANY))
     truth = many[0].mean() / many[1].mean() - 1
@@ -248,7 +253,7 @@ def change_coverage(world: str) -> list[int]:
     return shares
 
 
-# --- at the claims' level -----------------------------------------------------------------------------------------
+# --- at the claims' level -------------------------------------------------------------------------
 
 Holds = NDArray[np.bool_]
 MEANS = {normal: 10.0, skewed: 8 + 2 * np.exp(0.32), failing: 8.0}
@@ -332,7 +337,10 @@ TRUE_EFFECTS = {
 
 
 def true_holds(name: str) -> list[float]:
-    """A row of the documentation's table: how often a true difference is said to hold, in per cent."""
+    """A row of the documentation's table.
+
+    How often a true difference is said to hold, in per cent.
+    """
     found = []
     for n, level in ((5, claim_level()), (10, claim_level()), (5, 0.95)):
         random = np.random.default_rng(n)
@@ -352,7 +360,10 @@ def widths() -> tuple[float, float]:
 
 
 def false_holds(name: str) -> list[float]:
-    """A row of the documentation's table: how often what is just false is said to hold, in per cent, at the worst."""
+    """A row of the documentation's table.
+
+    How often what is just false is said to hold, in per cent, at the worst.
+    """
     level, claim = claim_level(), FALSE_CLAIMS[name]
     rows = (
         claim(np.random.default_rng(n), draw, n, level) for n in SEEDS for draw in WORLDS.values()

@@ -1,4 +1,6 @@
-"""The ``damper`` command: a subcommand's options are typed data in ``cli/options``, its actions are in ``cli``.
+"""The ``damper`` command.
+
+A subcommand's options are typed data in ``cli/options``, its actions are in ``cli``.
 
 Both are imported only when needed, so that help, ``--version`` and a mistyped command do not wait
 for torch.
@@ -83,7 +85,7 @@ def main(arguments: list[str] | None = None, program: Program = DAMPER) -> None:
 
 @contextmanager
 def _warnings_without_source(program: Program) -> Iterator[None]:
-    """Print our own warnings as one sentence, without the line of code; other packages' stay as Python prints them."""
+    """Print our own warnings as one sentence, without the line of code."""
     usual, names = warnings.formatwarning, {"damper", program.package.partition(".")[0]}
     ours = tuple(f"{os.path.dirname(str(sys.modules[name].__file__))}{os.sep}" for name in names)
 

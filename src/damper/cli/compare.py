@@ -65,29 +65,29 @@ def changes_against_plain(comparison: Comparison) -> list[list[str]]:
     where most agents of either hold one action.
     """
     cells = {method: _cells(evaluation) for method, evaluation in comparison.evaluations.items()}
-    found = []
-    for own in cells.values():
-        for cell in own:
+    changes = []
+    for method_cells in cells.values():
+        for cell in method_cells:
             # Plain has only settings that all methods share, such as a swept learning_rate.
             base = next(
                 (
-                    one
-                    for one in cells.get("plain", ())
-                    if one.settings.items() <= cell.settings.items()
+                    candidate
+                    for candidate in cells.get("plain", ())
+                    if candidate.settings.items() <= cell.settings.items()
                 ),
                 None,
             )
-            found.append(
+            changes.append(
                 [
                     "" if base is None or base is cell else _change(cell, base, name)
                     for name in MEASURES
                 ]
             )
-    return found
+    return changes
 
 
 class _Cell(NamedTuple):
-    """Agents that differ only by seed: their settings, each measure's mean by seed, whether most hold one action."""
+    """Agents that differ only by seed, with each measure's mean by seed."""
 
     settings: dict[str, Any]
     means: dict[str, Array]
@@ -96,7 +96,7 @@ class _Cell(NamedTuple):
 
 def _cells(evaluation: Evaluation) -> list[_Cell]:
     records, constant = evaluation.records(), set(evaluation.constant_agents())
-    found = []
+    cells = []
     for members in group_by_settings(evaluation.agents).values():
         settings = {
             name: value for name, value in evaluation.agents[members[0]].items() if name != "seed"
@@ -110,17 +110,21 @@ def _cells(evaluation: Evaluation) -> list[_Cell]:
             )
             for name in MEASURES
         }
-        found.append(_Cell(settings, means, 2 * len(constant & set(members)) > len(members)))
-    return found
+        cells.append(_Cell(settings, means, 2 * len(constant & set(members)) > len(members)))
+    return cells
 
 
 def _change(ours: _Cell, plain: _Cell, measure: str) -> str:
-    own, base = ours.means[measure], plain.means[measure]
-    if min(len(own), len(base)) < FEWEST_SEEDS or not base.mean() or {*own} == {*base} == {base[0]}:
-        return ""  # the last condition: all have one value, such as an episode length at the time limit
-    if measure in ("sm", *SMOOTHNESS) and (ours.mostly_constant or plain.mostly_constant):
+    values, base = ours.means[measure], plain.means[measure]
+    if (
+        min(len(values), len(base)) < FEWEST_SEEDS
+        or not base.mean()
+        or {*values} == {*base} == {base[0]}
+    ):
+        return ""  # the last condition: one value everywhere, as a length at the time limit
+    if measure in SMOOTHNESS and (ours.mostly_constant or plain.mostly_constant):
         return ""
-    return str(change_of_mean(base, own, measure))
+    return str(change_of_mean(base, values, measure))
 
 
 def present(comparison: Comparison, out: Path) -> None:
@@ -139,9 +143,12 @@ def present(comparison: Comparison, out: Path) -> None:
     rows = [
         [
             *row[:2],
-            *(f"{cell}\n{change}".rstrip() for cell, change in zip(row[2:], own, strict=True)),
+            *(
+                f"{cell}\n{change}".rstrip()
+                for cell, change in zip(row[2:], row_changes, strict=True)
+            ),
         ]
-        for row, own in zip(rows, changes, strict=True)
+        for row, row_changes in zip(rows, changes, strict=True)
     ]
     show(title, header, rows)
     write_bytes(

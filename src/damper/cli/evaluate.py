@@ -76,7 +76,7 @@ def _evaluate_beside(
 
 
 def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[str]:
-    """Names that tell the sources apart: methods, or file names with enough parent folders."""
+    """Names that tell the sources apart: methods, or as much of the paths as needed."""
     paths = [find_path(source).absolute() for source in sources]
     choices = [
         [
@@ -128,7 +128,10 @@ def _check_video(options: Evaluate) -> None:
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, one per group of agents; with a filter, raw sm and saturation too."""
+    """Header and rows, one per group of agents.
+
+    With a filter, raw smoothness and saturation too.
+    """
     summary = evaluation.summary()
     measures = dict(MEASURES)
     if any("raw_sm" in values for values in summary.values()):

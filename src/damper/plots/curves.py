@@ -22,7 +22,9 @@ MAX_SHADED = 3
 
 
 def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
-    """One panel per measure, one line per group of agents; the seeds' range is shaded for up to three, or the chosen.
+    """One panel per measure, one line per group of agents.
+
+    The seeds' range is shaded for up to three, or the chosen.
 
     Args:
         runs: by method.
@@ -31,19 +33,19 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
     """
     lines = []
     for method, run in runs.items():
-        own = group_by_settings(run.agents)
-        for (label, members), look in zip(own.items(), shades(method, len(own)), strict=True):
+        groups = group_by_settings(run.agents)
+        for (label, members), look in zip(groups.items(), shades(method, len(groups)), strict=True):
             lines.append((method, run, members, f"{method} {label}".removesuffix(" all"), look))
     with saved_figure(path) as figure:
         figure.set_size_inches(9, 3.4)
         axes = figure.subplots(1, len(PANELS))
-        for axis, (measure, words) in zip(axes, PANELS.items(), strict=True):
+        for axis, (measure, axis_label) in zip(axes, PANELS.items(), strict=True):
             for method, run, members, label, look in lines:
                 steps, values = _series(run, measure, members)
                 strong = len(lines) <= MAX_SHADED or method in EMPHASISED
                 if len(steps):
                     draw_curve(axis, steps, values, look, label, strong, strong)
-            axis.set(xlabel="step", ylabel=words)
+            axis.set(xlabel="step", ylabel=axis_label)
             axis.xaxis.set_major_formatter("{x:,.0f}")
         axes[-1].set_yscale("log")
         plain_log_ticks(axes[-1].yaxis)
@@ -56,7 +58,7 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
 
 
 def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Steps, and mean, lowest and highest ``[3, steps]``, for the intervals in which some member ended an episode."""
+    """Steps, and mean, lowest and highest ``[3, steps]``."""
     rows = [
         (line["step"], [line[measure][i] for i in members])
         for line in run.metrics()

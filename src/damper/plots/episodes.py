@@ -21,15 +21,15 @@ MAX_FILMS = 6  # films side by side
 
 
 def first_episodes(evaluation: Evaluation, method: str) -> dict[str, Trace]:
-    """The first episode of each setting's first agent, by the setting's label ("all" where there is one)."""
+    """The first episode of each setting's first agent."""
     return {label: trace for label, _, trace in _first(evaluation, method)}
 
 
 def _first(evaluation: Evaluation, method: str) -> Iterator[tuple[str, Episode, Trace]]:
     for label, members in group_by_settings(evaluation.agents).items():
         agent, episode = evaluation.agents[members[0]], evaluation.episodes[members[0]][0]
-        own = look(agent.get("method", method))
-        yield label, episode, Trace(episode.executed, episode.low, episode.high, own)
+        style = look(agent.get("method", method))
+        yield label, episode, Trace(episode.executed, episode.low, episode.high, style)
 
 
 def film_evaluations(
@@ -43,15 +43,17 @@ def film_evaluations(
         env: the environment, where the evaluations do not tell it.
         steps: the most to show.
     """
-    found = [(f"{name} {label}".removesuffix(" all"), own, episode, trace)
-             for name, own in evaluations.items() for label, episode, trace in _first(own, name)]  # fmt: skip
-    if len(found) > MAX_FILMS:
+    shown = []
+    for name, evaluation in evaluations.items():
+        for label, episode, trace in _first(evaluation, name):
+            shown.append((f"{name} {label}".removesuffix(" all"), evaluation, episode, trace))
+    if len(shown) > MAX_FILMS:
         raise DamperError(
-            f"a video must have at most {MAX_FILMS} settings side by side, but {len(found)} were "
+            f"a video must have at most {MAX_FILMS} settings side by side, but {len(shown)} were "
             "given."
         )
     films = {}
-    for label, evaluation, episode, trace in found:
+    for label, evaluation, episode, trace in shown:
         period = find_task(evaluation.env).period
         spec = EnvSpec.from_json(evaluation.env_spec) if evaluation.env_spec else evaluation.env
         films[label] = film(episode, trace, env or spec, period, steps)

@@ -1,4 +1,4 @@
-"""All figures: one style, one colour, marker and dash per method, written atomically and byte for byte reproducibly.
+"""All figures: one style, one colour, marker and dash per method.
 
 Colours are told apart by colour-blind readers (they lean on Okabe and Ito's), markers and dashes
 also in grey.
@@ -43,7 +43,7 @@ STYLE: dict[str, Any] = {
     "ytick.color": GREY,
     "lines.solid_capstyle": "round",
     "savefig.dpi": DPI,
-    "svg.fonttype": "none",  # words stay words: small, found by a search, and heard by who cannot see them
+    "svg.fonttype": "none",  # words stay words: small, found by a search, read aloud
     "svg.hashsalt": "damper",
 }
 # Nothing in a file may depend on when or by which release it was drawn.
@@ -55,7 +55,7 @@ METADATA: dict[str, dict[str, None]] = {
 
 
 def import_matplotlib(extra: str = "plot") -> Any:
-    """Matplotlib, or the sentence that says which extra brings it and whatever else the caller needs."""
+    """Matplotlib, or the sentence that says which extra brings it."""
     try:
         import matplotlib
     except ImportError as error:
@@ -73,7 +73,10 @@ def styled(rc: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
 
 @contextmanager
 def saved_figure(*paths: Path, rc: Mapping[str, Any] | None = None) -> Iterator[Figure]:
-    """An empty figure, ``styled``, that is written to every path when the block ends; their endings are the formats."""
+    """An empty figure, ``styled``, that is written to every path when the block ends.
+
+    Their endings are the formats.
+    """
     formats = [path.suffix.removeprefix(".") for path in paths]
     if unknown := [name for name in formats if name not in METADATA]:
         raise DamperError(
@@ -96,7 +99,7 @@ def draw_all(
     formats: Sequence[str],
     rc: Mapping[str, Any] | None = None,
 ) -> list[Path]:
-    """Write each figure to ``<folder>/<name>.<format>``, in every format (none draws none); the paths."""
+    """Write each figure to ``<folder>/<name>.<format>``, in every format; returns the paths."""
     files = {name: [folder / f"{name}.{ending}" for ending in formats] for name in figures}
     for name, paths in files.items() if formats else ():
         with saved_figure(*paths, rc=rc) as figure:
@@ -105,7 +108,7 @@ def draw_all(
 
 
 class Look(NamedTuple):
-    """A method's colour, marker and dashes (on, off, ...; none for a solid line), in matplotlib's terms."""
+    """A method's colour, marker and dashes (on, off, ...; none for a solid line)."""
 
     colour: str
     marker: str
@@ -142,25 +145,31 @@ _OTHERS = (
 
 
 def look(method: str) -> Look:
-    """The method's look, the same in every picture; one of a few others for methods that the paper does not have."""
+    """The method's look, the same in every picture.
+
+    One of a few others for methods that the paper does not have.
+    """
     return LOOKS.get(method) or _OTHERS[zlib.crc32(method.encode()) % len(_OTHERS)]
 
 
 def shades(method: str, count: int) -> list[Look]:
-    """Looks for several settings of one method: from light to its own colour, the dashes differing too."""
-    own, dashes = look(method), ((1, 1), (3, 1), (5, 2), (3, 1, 1, 1), (6, 1, 1, 1), ())
+    """Looks for several settings of one method.
+
+    From light to its own colour, the dashes differing too.
+    """
+    usual, dashes = look(method), ((1, 1), (3, 1), (5, 2), (3, 1, 1, 1), (6, 1, 1, 1), ())
     if count == 1:
-        return [own]
-    mixed = [mix(own.colour, "#ffffff", 0.6 * (1 - i / (count - 1))) for i in range(count)]
+        return [usual]
+    mixed = [mix(usual.colour, "#ffffff", 0.6 * (1 - i / (count - 1))) for i in range(count)]
     return [
-        Look(colour, own.marker, dashes[(i - count) % len(dashes)])
+        Look(colour, usual.marker, dashes[(i - count) % len(dashes)])
         for i, colour in enumerate(mixed)
     ]
 
 
-def mix(one: str, other: str, share: float) -> str:
+def mix(first: str, second: str, share: float) -> str:
     """The colour that is the other one by a share, 0 to 1; all ``#rrggbb``."""
-    channels = zip(bytes.fromhex(one[1:]), bytes.fromhex(other[1:]), strict=True)
+    channels = zip(bytes.fromhex(first[1:]), bytes.fromhex(second[1:]), strict=True)
     return "#" + "".join(f"{round((1 - share) * a + share * b):02x}" for a, b in channels)
 
 
@@ -173,7 +182,7 @@ def draw_curve(
     band: bool,
     strong: bool,
 ) -> None:
-    """A line of means with a few markers, and the range of the seeds behind it where ``band`` says so.
+    """A line of means with a few markers.
 
     Args:
         axis: where to draw.
@@ -189,12 +198,24 @@ def draw_curve(
         axis.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
     marked = np.linspace(0, len(steps) - 1, 6).round().astype(int)[1:-1] if len(steps) > 8 else None
     width = 1.8 if strong else 1.1
-    axis.plot(steps, mean, **look.line, label=label, linewidth=width, zorder=3 if strong else 2,
-              marker=look.marker, markersize=4, markevery=None if marked is None else marked.tolist())  # fmt: skip
+    axis.plot(
+        steps,
+        mean,
+        **look.line,
+        label=label,
+        linewidth=width,
+        zorder=3 if strong else 2,
+        marker=look.marker,
+        markersize=4,
+        markevery=None if marked is None else marked.tolist(),
+    )
 
 
 def plain_log_ticks(axis: Any) -> None:
-    """On a logarithmic axis that has its data: numbers as people write them, few enough not to touch."""
+    """On a logarithmic axis that has its data.
+
+    Numbers as people write them, few enough not to touch.
+    """
     from matplotlib import ticker
 
     low, high = axis.get_view_interval()

@@ -17,7 +17,7 @@ FLOOR = 1e-4  # of the action's range: amplitudes below it are not told apart
 
 
 class Trace(NamedTuple):
-    """One episode's actions ``[T, A]``, with the bounds ``[A]`` they were clipped to, and how to draw them."""
+    """One episode's actions ``[T, A]``, with the bounds ``[A]`` they were clipped to."""
 
     actions: NDArray[Any]
     low: NDArray[Any]
@@ -28,7 +28,7 @@ class Trace(NamedTuple):
 def draw_traces(
     traces: Mapping[str, Trace], path: Path, title: str = "", period: float | None = None
 ) -> Path:
-    """One row per trace: the action between its bounds at left, the amplitude spectrum of its motion at right.
+    """One row per trace: its actions at left, the spectrum of their motion at right.
 
     Of several action dimensions the one that moves most is drawn, and named.
 

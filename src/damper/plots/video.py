@@ -1,4 +1,7 @@
-"""Policies at work, side by side: what the environment shows, and the action trace running below."""
+"""Policies at work, side by side.
+
+What the environment shows, and the action trace running below.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ GL = (
 
 
 class Film(NamedTuple):
-    """An episode as it looked: a picture ``[h, w, 3]`` after every ``stride`` steps, and its actions."""
+    """An episode as it looked.
+
+    A picture ``[h, w, 3]`` after every ``stride`` steps, and its actions.
+    """
 
     pictures: list[NDArray[np.uint8]]
     stride: int
@@ -87,7 +93,7 @@ def film(episode: Episode, trace: Trace, env: EnvLike, period: float | None, ste
 
 
 def _drawable(env: EnvLike) -> gymnasium.Env[Any, Any]:
-    """The environment with a renderer; MuJoCo's cameras stand still unless they are told to follow."""
+    """The environment with a renderer."""
     spec = gymnasium.spec(find_task(env).gymnasium_id) if isinstance(env, str) else env
     follows = (
         isinstance(spec, EnvSpec)
@@ -154,7 +160,9 @@ def _name(env: gymnasium.Env[Any, Any]) -> str:
 
 
 def write_video(films: Mapping[str, Film], path: Path, period: float | None = None) -> Path:
-    """Write films of one environment side by side as a GIF or an MP4; one that ends early stays at its last picture.
+    """Write films of one environment side by side as a GIF or an MP4.
+
+    One that ends early stays at its last picture.
 
     Args:
         films: by label.
