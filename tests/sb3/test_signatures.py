@@ -103,9 +103,7 @@ def test_missing_names_answer_with_what_there_is(name: str, reason: str) -> None
         ImportError, match=rf"damper.sb3 has TD3, SAC, PPO, DDPG and TQC, but no {name}.*{reason}"
     ):
         exec(f"from damper.sb3 import {name}")
-    exec(
-        "from damper.sb3 import archive, RemembersRows"
-    )  # submodules, and a name of earlier versions
+    exec("from damper.sb3 import archive")  # a submodule
     assert not hasattr(damper.sb3, "__nothing__")
 
 

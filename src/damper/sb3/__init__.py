@@ -48,8 +48,6 @@ def __getattr__(name: str) -> Any:
     """Import TQC, which needs sb3-contrib, when it is used; any other name raises one sentence."""
     if name == "TQC":
         return importlib.import_module("damper.sb3.tqc").TQC
-    if name == "RemembersRows":  # its name in earlier versions
-        return IndexedReplayBuffer
     # Python also looks up submodules and special names here.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

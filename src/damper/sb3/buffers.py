@@ -171,9 +171,6 @@ _INDEXED: dict[type, type] = {
     RolloutBuffer: IndexedRolloutBuffer,
     DictRolloutBuffer: IndexedDictRolloutBuffer,
 }
-# The names under which earlier versions pickled replay buffers.
-RemembersRows, DictRows = IndexedReplayBuffer, IndexedDictReplayBuffer
-NStepRows, HerRows = IndexedNStepReplayBuffer, IndexedHerReplayBuffer
 
 
 def indexed_class(buffer: Any, method: str) -> type:

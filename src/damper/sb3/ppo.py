@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import stable_baselines3
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
@@ -50,6 +51,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
     """
 
     _default_eta = 0.0
+    _on_policy = True
 
     def __init__(
         self,
@@ -114,6 +116,11 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
                 action_scale(space.low, space.high), device=self.device
             ).reshape(-1)
 
+    def _unscale(self, actions: NDArray[Any]) -> NDArray[Any]:
+        if self.policy.squash_output:
+            return super()._unscale(actions)
+        return np.clip(actions, self.action_space.low, self.action_space.high)
+
     def _check_buffer(self) -> None:
         if self._method.actor:
             indexed_class(self.rollout_buffer, self._method.name)
@@ -127,7 +134,8 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
 
     def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
         """SB3's, and keeps the observations after the last step, as successors of the last rows."""
-        going: bool = super().collect_rollouts(*arguments, **keywords)
+        with self._trace.watch(self.policy):
+            going: bool = super().collect_rollouts(*arguments, **keywords)
         if going and self._method.actor:
             with indexed(self.rollout_buffer, self._method.name) as buffer:
                 buffer.finish(self._last_obs, self._last_episode_starts)

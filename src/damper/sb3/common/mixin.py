@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.utils import safe_mean
 from torch import Tensor, nn
 
+from damper import metrics
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.settings import is_number
 from damper.errors import DamperError
@@ -27,13 +31,15 @@ from damper.method_args import (
 )
 from damper.methods import Method, find_method
 from damper.rules import Rule
-from damper.sb3.common.inputs import check_inputs
+from damper.sb3.common.action_trace import ActionTrace
+from damper.sb3.common.inputs import check_inputs, check_normalisation, check_policy
 from damper.sb3.common.networks import differs_in_eval_mode
 from damper.sb3.common.state import MethodState, exchange_state, is_same_state
 from damper.sb3.convert import env_spec, norm_obs, sees_normalised
 from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 
 _FIXED = ("method", "rule", "auxiliary")  # cannot be assigned: the model was built for them
+_SCORES = ("mean_change", "sm")  # of an episode, as ActionTrace adds them to SB3's
 
 
 def init_arguments(local: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +71,7 @@ class SmoothMixin:
 
     method: str | Method
     _default_eta = 1.0
+    _on_policy = False
     # Attributes of SB3's classes that are used here.
     device: torch.device
     seed: int | None
@@ -72,7 +79,10 @@ class SmoothMixin:
     policy: Any
     logger: Any
     learning_rate: Any
+    ep_info_buffer: Any
     _current_progress_remaining: float
+    _last_obs: Any
+    _told_of_collapse = False
     _action_scale: Any = 1.0  # half the environment's range over the policy's, where they differ
 
     def __init__(
@@ -96,11 +106,12 @@ class SmoothMixin:
             else {**settings, "eta": eta}
         )
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
-        self.__dict__["method_settings"] = given
+        self.__dict__["given_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
 
     def _setup_model(self) -> None:
         """SB3's set-up, then the method's; ``load`` comes through here too."""
+        check_policy(self)
         given = self._pop_given_settings()
         self._method = default_eta(self.method, self._default_eta)
         self._apply_settings(given)
@@ -150,8 +161,7 @@ class SmoothMixin:
         self.method = choose(self.method, **parts)
         known = find_method(self.method).settings()
         given = {name: self.__dict__.pop(name) for name in known if name in self.__dict__}
-        # Zips of earlier versions have the given settings under ``method_settings``.
-        before = self.__dict__.pop("given_settings", self.method_settings)
+        before = self.__dict__.pop("given_settings")
         return {name: value for name, value in before.items() if name in known} | given
 
     def _apply_settings(self, given: Mapping[str, Any]) -> None:
@@ -229,13 +239,66 @@ class SmoothMixin:
             given = {**self.given_settings, name: value}
             check_inputs(self._method, self._settings_by_part(given), self)
             self._apply_settings(given)
-        else:
-            super().__setattr__(name, value)
+            return
+        if "_method" in own and not hasattr(self, name):
+            self._check_spelling(name)
+        super().__setattr__(name, value)
+
+    def _check_spelling(self, name: str) -> None:
+        """Raise for a new attribute that reads like a setting of the method: it would change nothing."""
+        settings = {setting.lower(): setting for setting in self._method.settings()}
+        # Names that begin with another letter ("meta", where "eta" is a setting) are the user's own.
+        alike = [setting for setting in settings if setting[0] == name[:1].lower()]
+        if close := difflib.get_close_matches(name.lower(), alike, n=1, cutoff=0.8):
+            raise DamperError(
+                f"{name} is not a setting of method {self._method.name!r}: did you mean "
+                f"{settings[close[0]]!r}?"
+            )
+
+    # --- learning -------------------------------------------------------------------------------------------------
 
     def _setup_learn(self, *arguments: Any, **keywords: Any) -> Any:
         """SB3's; also records whether observations come from VecNormalize, which later users of the policy need."""
+        check_normalisation(self)
         self.norm_obs = sees_normalised(self)
+        self._trace = ActionTrace(self.action_space, self._unscale)
         return super()._setup_learn(*arguments, **keywords)  # type: ignore[misc]
+
+    def _unscale(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """The policy's actions in the environment's units."""
+        unscaled: NDArray[Any] = self.policy.unscale_action(actions)
+        return unscaled
+
+    def _update_info_buffer(
+        self, infos: Sequence[dict[str, Any]], dones: NDArray[np.bool_] | None = None
+    ) -> None:
+        """SB3's, after every step; also scores the smoothness of the episodes that ended."""
+        ended = dones is not None and self._trace.end_step(dones, infos)
+        super()._update_info_buffer(infos, dones)  # type: ignore[misc]
+        # Before, the first weights may still decide: PPO's give all observations nearly one action.
+        if ended and not self._told_of_collapse and self._current_progress_remaining < 0.9:
+            self._warn_of_collapse()
+
+    def _scored_episodes(self) -> list[dict[str, float]]:
+        """Those among the last episodes (``stats_window_size``) that have smoothness scores."""
+        return [episode for episode in self.ep_info_buffer if "sm" in episode]
+
+    def _warn_of_collapse(self) -> None:
+        """Warn once if the policy holds one constant action."""
+        episodes = self._scored_episodes()
+        changes, lengths = ([episode[key] for episode in episodes] for key in ("mean_change", "l"))
+        eta = self._settings["rule"].get("eta", 0.0)
+        if sentence := metrics.collapse_warning(changes, lengths, eta, self._on_policy):
+            self._told_of_collapse = True
+            warnings.warn(sentence, stacklevel=2)
+
+    def dump_logs(self, *arguments: Any) -> None:
+        """SB3's, with ``rollout/mean_change`` and ``rollout/sm`` beside the mean return."""
+        if episodes := self._scored_episodes():
+            for name in _SCORES:
+                mean = safe_mean([episode[name] for episode in episodes])
+                self.logger.record(f"rollout/{name}", mean)
+        super().dump_logs(*arguments)  # type: ignore[misc]
 
     # --- saving ---------------------------------------------------------------------------------------------------
 
@@ -260,6 +323,7 @@ class SmoothMixin:
         ]
         given = [name for name in keywords if is_setting(name, model._method)]
         check_names(model._method, {name: keywords[name] for name in (*given, *close)}, names)
+        check_normalisation(model)
         return model
 
     def set_parameters(
@@ -282,6 +346,7 @@ class SmoothMixin:
             "_parsed_settings",
             "_generator",
             "_action_scale",
+            "_trace",
             "method_state",
         ]
 

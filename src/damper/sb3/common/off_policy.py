@@ -77,6 +77,11 @@ class OffPolicyMixin(SmoothMixin):
         super().load_replay_buffer(*arguments, **keywords)  # type: ignore[misc]
         self._check_buffer()
 
+    def _sample_action(self, *arguments: Any, **keywords: Any) -> Any:
+        """SB3's; also keeps the action without exploration noise."""
+        with self._trace.watch(self.policy.actor):
+            return super()._sample_action(*arguments, **keywords)  # type: ignore[misc]
+
     # --- one update's inputs --------------------------------------------------------------------------------------
 
     def _sample_inputs(self, batch_size: int) -> UpdateInputs:
