@@ -22,6 +22,7 @@ from damper.method_args import check_no_critic_loss
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.buffers import indexed, indexed_class
+from damper.sb3.common.fused import fused
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import SmoothMixin, init_arguments
 from damper.sb3.common.networks import OnPolicyActor, actor_parameters, split
@@ -150,7 +151,8 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         add_auxiliary = after_backward(
             [*own, *shared], lambda: self._add_auxiliary(own, shared, log)
         )
-        with indexed(self.rollout_buffer, self._method.name), add_auxiliary:
+        rows = indexed(self.rollout_buffer, self._method.name)
+        with rows, add_auxiliary, fused(self.policy.optimizer):
             super().train()
         log.write(self.logger)
 

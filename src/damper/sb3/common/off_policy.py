@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from damper._backward import backward
 from damper.engine.envs.pool import action_scale
 from damper.interface import Batch
 from damper.sb3.buffers import indexed, indexed_class, neighbours
+from damper.sb3.common.fused import fused
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import SmoothMixin
 from damper.sb3.common.networks import SB3Critic, SB3Policy
@@ -131,7 +133,7 @@ class OffPolicyMixin(SmoothMixin):
         log.add(critic_loss=loss)
         self.critic.optimizer.zero_grad()
         loss.backward()
-        self.critic.optimizer.step()
+        self._step(self.critic.optimizer)
 
     def _update_actor(
         self, actor_loss: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log
@@ -164,4 +166,8 @@ class OffPolicyMixin(SmoothMixin):
         else:
             loss = actor_loss + auxiliary if method.actor else actor_loss
             loss.backward(inputs=parameters)
-        self.actor.optimizer.step()
+        self._step(self.actor.optimizer)
+
+    def _step(self, optimizer: Optimizer) -> None:
+        with fused(optimizer) if self._method.losses else nullcontext():
+            optimizer.step()
