@@ -100,7 +100,7 @@ class Noisy(BaseFeaturesExtractor):
 
 
 @BACKBONES
-def test_dropout_and_batch_normalisation_stay_sb3s(backbone):
+def test_dropout_and_batch_normalisation_stay_sb3s(backbone, exact):
     """The smoothness loss looks at the policy that will run, so it draws no mask and moves no statistics."""
     kwargs = {"features_extractor_class": Noisy, "net_arch": [8]}
     theirs = make(THEIRS[backbone], policy_kwargs=kwargs).learn(STEPS)
@@ -113,7 +113,7 @@ def test_dropout_and_batch_normalisation_stay_sb3s(backbone):
 
 @pytest.mark.parametrize("method", ["plain", "damper", "caps"])
 @pytest.mark.parametrize("name", NAMES)
-def test_critics_learn_as_in_sb3_while_the_actor_is_frozen(name, method):
+def test_critics_learn_as_in_sb3_while_the_actor_is_frozen(name, method, exact):
     def trained(kind, **own):
         model = make(kind, **own)
         acting = ("actor.", "mlp_extractor.policy_net.", "action_net.", "log_std")

@@ -121,15 +121,15 @@ class IndexedRolloutBuffer(RolloutBuffer):
         self.rows = batch_inds
         return super()._get_samples(batch_inds, env)
 
-    def pairs(self, previous: bool) -> NDArray[np.int64]:
-        """Rows of the last minibatch whose successor is known; with ``previous``, whose predecessor is known too.
+    def has_pair(self, previous: bool) -> NDArray[np.bool_]:
+        """Which rows of the last minibatch have a known successor; with ``previous``, a known predecessor too.
 
         It is known if it is the row above, and at an episode's first step, which has none.
         """
-        kept = self._has_next[self.rows]
+        known = self._has_next[self.rows]
         if previous:
-            kept &= (self._has_previous | self._starts)[self.rows]
-        return self.rows[kept]
+            known &= (self._has_previous | self._starts)[self.rows]
+        return known
 
     def take(self, rows: NDArray[np.int64]) -> Any:
         """Observations of these rows as tensors, ``[len(rows), ...]``."""

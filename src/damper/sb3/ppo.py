@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import gymnasium
@@ -14,7 +16,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor, nn
 
-from damper._backward import after_backward, backward_auxiliary
+from damper._backward import after_backward, auxiliary_gradients, combine_gradients
 from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
@@ -25,7 +27,13 @@ from damper.sb3.buffers import indexed, indexed_class
 from damper.sb3.common.fused import fused
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import SmoothMixin, init_arguments
-from damper.sb3.common.networks import OnPolicyActor, actor_parameters, split
+from damper.sb3.common.networks import (
+    OnPolicyActor,
+    actor_parameters,
+    evaluate_jointly,
+    evaluates_jointly,
+    split,
+)
 
 
 class PPO(SmoothMixin, stable_baselines3.PPO):
@@ -147,60 +155,130 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         if not self._method.actor:
             super().train()
             return
-        log, (own, shared) = Log(), actor_parameters(self.policy)
-        add_auxiliary = after_backward(
-            [*own, *shared], lambda: self._add_auxiliary(own, shared, log)
-        )
+        update = AuxiliaryUpdate(self)
         rows = indexed(self.rollout_buffer, self._method.name)
-        with rows, add_auxiliary, fused(self.policy.optimizer):
+        with rows, update.evaluating(), update.combining(), fused(self.policy.optimizer):
             super().train()
-        log.write(self.logger)
+        update.log.write(self.logger)
 
-    def _add_auxiliary(self, own: list[nn.Parameter], shared: list[nn.Parameter], log: Log) -> None:
+
+class AuxiliaryUpdate:
+    """What one call of ``train`` adds to SB3's: per minibatch the auxiliary loss's gradient, combined with SB3's.
+
+    With SB3's own policies both losses share one forward pass, which stands in for SB3's
+    ``evaluate_actions``. Others get a pass of their own, after SB3's backward pass.
+    """
+
+    def __init__(self, model: PPO) -> None:
+        self.model, self.log = model, Log()
+        self.policy: Any = model.policy
+        self.buffer: Any = model.rollout_buffer  # of the class that records its samples' rows
+        own, self.shared = actor_parameters(model.policy)
+        self.parameters = [*own, *self.shared]
+        trains = any(parameter.requires_grad for parameter in self.parameters)
+        self.joint = trains and evaluates_jointly(model.policy) and not model._has_modes
+        # The minibatch's auxiliary loss and its gradients, where one forward pass gave both losses.
+        self.waiting: tuple[Tensor, Any] | None = None
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within the context, SB3's forward pass also evaluates the auxiliary loss."""
+        if not self.joint:
+            yield
+            return
+        self.policy.evaluate_actions = self._evaluate
+        try:
+            yield
+        finally:
+            del self.policy.evaluate_actions
+
+    def combining(self) -> AbstractContextManager[None]:
+        """Within the context, every backward pass of SB3's ends with the combined gradient in ``.grad``."""
+        return after_backward(self.parameters, self._combine)
+
+    def _evaluate(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """SB3's ``evaluate_actions``; keeps the auxiliary loss and its gradients for ``_combine``."""
+        buffer, previous = self.buffer, self.model._method.previous_obs
+        kept = buffer.has_pair(previous)
+        rows = buffer.rows[kept]
+        if len(rows) == 0:
+            self.waiting = None
+            return ActorCriticPolicy.evaluate_actions(self.policy, obs, actions)
+        around = [buffer.after(rows), *([buffer.before(rows)] if previous else [])]
+        joined = torch.cat([obs, buffer.take(np.concatenate(around))])
+        result, mean = evaluate_jointly(self.policy, joined, len(obs), actions)
+        sizes = [len(obs), *(len(rows) for _ in around)]
+        parts, means = list(joined.split(sizes)), list(mean.split(sizes))
+        if len(rows) < len(obs):
+            index = torch.as_tensor(np.flatnonzero(kept), device=obs.device)
+            parts[0], means[0] = parts[0][index], means[0][index]
+        actor = OnPolicyActor(self.policy, self.model.method_state)
+        for part, action in zip(parts, means, strict=True):
+            actor.remember(part, action)
+        loss = self._loss(actor, rows, parts)
+        self.waiting = loss, auxiliary_gradients(loss, self.parameters)
+        return result
+
+    def _combine(self) -> None:
         """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
-        method, state = self._method, self.method_state
-        # With dropout or batch normalisation, the policy in eval mode is the one that must be
-        # smooth.
-        policy = OnPolicyActor(self.policy, state, eval_mode=self._has_modes)
-        batch = self._pairs(policy)
-        if method.actor is None or batch is None:
+        waiting = self.waiting if self.joint else self._separate_pass()
+        self.waiting = None
+        if waiting is None:
             return
-        noise = {name: kind.draw(batch, self._generator) for name, kind in method.noise.items()}
-        auxiliary = method.actor(policy, batch, noise, **self._loss_settings())
-        log.add(auxiliary_loss=auxiliary)
+        loss, gradients = waiting
+        self.log.add(auxiliary_loss=loss)
+        method, state = self.model._method, self.model.method_state
         if method.rule is None:
-            auxiliary.backward(inputs=[*own, *shared])
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+                if gradient is not None:
+                    parameter.grad = (
+                        gradient if parameter.grad is None else parameter.grad + gradient
+                    )
             return
-        settings = self._settings["rule"]
-        report = backward_auxiliary(
-            auxiliary, own, method.rule, state.rule_state, shared=shared, **settings
+        report = combine_gradients(
+            gradients,
+            self.parameters,
+            method.rule,
+            state.rule_state,
+            shared_count=len(self.shared),
+            **self.model._settings["rule"],
         )
         state.set_rule_state(report.state)
-        log.add_report(report)
+        self.log.add_report(report)
 
-    def _loss_settings(self) -> dict[str, Any]:
-        """The loss's settings; no pair of a rollout ends in a termination, so there is nothing to mask."""
-        settings = self._settings["actor"]
-        return {**settings, "mask_terminal": False} if "mask_terminal" in settings else settings
-
-    def _pairs(self, policy: OnPolicyActor) -> Batch | None:
-        """The last minibatch's pairs, for one forward pass of the policy over all; None without a pair."""
-        buffer: Any = self.rollout_buffer
-        previous = self._method.previous_obs
-        rows = buffer.pairs(previous)
+    def _separate_pass(self) -> tuple[Tensor, Any] | None:
+        """The auxiliary loss and its gradients from one forward pass over the pairs; None without a pair."""
+        model, buffer = self.model, self.buffer
+        previous = model._method.previous_obs
+        rows = buffer.rows[buffer.has_pair(previous)]
         if len(rows) == 0:
             return None
         observed = [rows, buffer.after(rows), *([buffer.before(rows)] if previous else [])]
         joined = buffer.take(np.concatenate(observed))
-        policy.join(joined, parts := split(joined, len(observed)))
+        # With dropout or batch normalisation, the policy in eval mode is the one that must be
+        # smooth.
+        actor = OnPolicyActor(self.policy, model.method_state, eval_mode=model._has_modes)
+        actor.join(joined, parts := split(joined, len(observed)))
+        loss = self._loss(actor, rows, parts)
+        return loss, auxiliary_gradients(loss, self.parameters)
+
+    def _loss(self, actor: OnPolicyActor, rows: NDArray[np.int64], parts: Sequence[Any]) -> Tensor:
+        """The method's loss on these rows of the rollout; ``parts`` are their observations and those around them."""
+        model, buffer = self.model, self.buffer
+        method, settings = model._method, model._settings["actor"]
+        assert method.actor is not None
+        if "mask_terminal" in settings:  # no pair of a rollout ends in a termination
+            settings = {**settings, "mask_terminal": False}
         rewards: Tensor = buffer.to_torch(buffer.flat_rewards[rows], copy=False)
-        return Batch(
+        batch = Batch(
             parts[0],
             buffer.to_torch(buffer.actions[rows], copy=False),
             rewards,
             parts[1],
             torch.zeros_like(rewards),
-            previous_obs=parts[2] if previous else None,
-            progress=1.0 - self._current_progress_remaining,
-            action_scale=self._action_scale,
+            previous_obs=parts[2] if method.previous_obs else None,
+            progress=1.0 - model._current_progress_remaining,
+            action_scale=model._action_scale,
         )
+        noise = {name: kind.draw(batch, model._generator) for name, kind in method.noise.items()}
+        return method.actor(actor, batch, noise, **settings)

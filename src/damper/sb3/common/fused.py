@@ -29,11 +29,13 @@ def fused(optimizer: Optimizer) -> Iterator[None]:
 def _undecided_groups(optimizer: Optimizer) -> list[dict[str, object]]:
     if type(optimizer) not in (Adam, AdamW):
         return []
-    choices = ("foreach", "fused", "capturable", "differentiable")
     return [
         group
         for group in optimizer.param_groups
-        if not any(group[choice] for choice in choices) and all(map(_is_usual, group["params"]))
+        if group["fused"] is None
+        and group["foreach"] is None
+        and not (group["capturable"] or group["differentiable"])
+        and all(map(_is_usual, group["params"]))
     ]
 
 

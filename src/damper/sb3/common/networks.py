@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from gymnasium.vector.utils import create_empty_array
 from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy, ContinuousCritic
+from stable_baselines3.common.torch_layers import MlpExtractor
 from stable_baselines3.sac.policies import Actor as SacActor
 from torch import Tensor, nn
 from torch.distributions import Normal
@@ -41,6 +44,10 @@ class SB3Policy:
     def join(self, joined: Any, parts: Sequence[Any]) -> None:
         """Evaluate the actor once on ``joined`` for all its equal parts ``[B, ...]``."""
         self._joined, self._parts = joined, parts
+
+    def remember(self, obs: Any, action: Tensor) -> None:
+        """Answer ``policy(obs)`` with an action that a forward pass for another loss gave."""
+        self._cache["action", id(obs)] = (obs, action)
 
     def _cached(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
         """``compute(obs)``, once per kind and observation; the first part of a joined batch computes all of them."""
@@ -161,6 +168,38 @@ class OnPolicyActor(SB3Policy):
                 f"{type(inside).__name__}."
             )
         return inside.mean, inside.stddev.log()
+
+
+def evaluates_jointly(policy: Any) -> bool:
+    """Whether ``evaluate_jointly`` does what the policy's ``evaluate_actions`` does."""
+    kind, names = type(policy), ("evaluate_actions", "extract_features")
+    return (
+        _is_own(policy)
+        and all(getattr(kind, name) is getattr(ActorCriticPolicy, name) for name in names)
+        and "evaluate_actions" not in vars(policy)
+        and type(policy.mlp_extractor) is MlpExtractor
+        and type(policy.action_dist) is DiagGaussianDistribution
+        and isinstance(policy.observation_space, Box)
+    )
+
+
+def evaluate_jointly(
+    policy: Any, obs: Tensor, count: int, actions: Tensor
+) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+    """SB3's ``evaluate_actions`` at the first ``count`` observations, and the mean actions at all, in one pass."""
+    features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
+    mean = policy.action_net(policy.mlp_extractor.forward_actor(features))
+    if policy.share_features_extractor:
+        features = features[:count]
+    else:
+        features = BasePolicy.extract_features(policy, obs[:count], policy.vf_features_extractor)
+    values = policy.value_net(policy.mlp_extractor.forward_critic(features))
+    # As torch.distributions.Normal has it, whose many small operations take longer than the network.
+    log_std, log_2pi = policy.log_std, math.log(2.0 * math.pi)
+    standardised = (actions - mean[:count]) * torch.exp(-log_std)
+    log_prob = -0.5 * standardised.square().sum(1) - (log_std + 0.5 * log_2pi).sum()
+    entropy = (log_std + 0.5 * (1.0 + log_2pi)).sum().expand(count)
+    return (values, log_prob, entropy), mean
 
 
 def _is_own(policy: Any) -> bool:
