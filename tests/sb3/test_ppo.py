@@ -549,8 +549,12 @@ def test_saved_models_predict_alike_and_go_on(method: str, tmp_path: Any) -> Non
         loaded.predict(obs, deterministic=True)[0], model.predict(obs, deterministic=True)[0]
     )
     assert loaded.method == method and loaded.method_settings == model.method_settings
-    before = weights(loaded).clone()
+    saved, now = (one.method_state.state_dict() for one in (model, loaded))
+    assert saved.keys() == now.keys() and all(torch.equal(saved[name], now[name]) for name in saved)
+    assert len(saved) == (method == "bloop") and all(memory.any() for memory in saved.values())
+    before, memories = weights(loaded).clone(), [memory.clone() for memory in now.values()]
     assert not torch.equal(weights(loaded.learn(50)), before)
+    assert not any(map(torch.equal, loaded.method_state.state_dict().values(), memories))
     if method == "damper":
         theirs = SB3.load(tmp_path / "model", env=model.get_env()).learn(50)
         theirs.save(tmp_path / "theirs")

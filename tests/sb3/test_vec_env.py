@@ -59,6 +59,20 @@ def test_a_fall_is_no_time_out():
     assert not any(info["TimeLimit.truncated"] for info in told)
 
 
+def test_a_fall_on_the_time_limit_s_own_step_is_no_time_out(pendulums, monkeypatch):
+    pendulums.reset()
+    receive = pendulums._pool.receive
+    ends = np.array([True, False])
+    monkeypatch.setattr(
+        pendulums._pool,
+        "receive",
+        lambda: receive()._replace(terminated=ends, truncated=np.array([True, True])),
+    )
+    _, _, done, infos = pendulums.step(np.zeros((2, 1), np.float32))
+    assert done.all()
+    assert [info["TimeLimit.truncated"] for info in infos] == [False, True]
+
+
 def test_seeds_decide_the_episodes_and_hold_for_one_reset(pendulums):
     first = pendulums.reset()
     again = pendulums.reset()

@@ -175,8 +175,8 @@ class AuxiliaryUpdate:
         self.buffer: Any = model.rollout_buffer  # of the class that records its samples' rows
         own, self.shared = actor_parameters(model.policy)
         self.parameters = [*own, *self.shared]
-        trains = any(parameter.requires_grad for parameter in self.parameters)
-        self.joint = trains and evaluates_jointly(model.policy) and not model._has_modes
+        self.trained = [parameter for parameter in self.parameters if parameter.requires_grad]
+        self.joint = bool(self.trained) and evaluates_jointly(model.policy) and not model._has_modes
         # The minibatch's auxiliary loss and its gradients, where one forward pass gave both losses.
         self.waiting: tuple[Tensor, Any] | None = None
 
@@ -194,7 +194,7 @@ class AuxiliaryUpdate:
 
     def combining(self) -> AbstractContextManager[None]:
         """Within the context, every backward pass of SB3's ends with the combined gradient in ``.grad``."""
-        return after_backward(self.parameters, self._combine)
+        return after_backward(self.trained, self._combine)
 
     def _evaluate(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """SB3's ``evaluate_actions``; keeps the auxiliary loss and its gradients for ``_combine``."""

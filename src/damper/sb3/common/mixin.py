@@ -140,8 +140,8 @@ class SmoothMixin:
         raise NotImplementedError
 
     def _actor_parameters(self) -> list[nn.Parameter]:
-        """The parameters whose two gradients the rule combines."""
-        return [parameter for parameter in self._actor.parameters() if parameter.requires_grad]
+        """The parameters whose two gradients the rule combines, frozen ones too: its memory has entries for them."""
+        return list(self._actor.parameters())
 
     def _check_method(self) -> None:
         """Raise for a method that this class cannot train with, before anything is built."""

@@ -209,26 +209,36 @@ def _is_own(policy: Any) -> bool:
 
 
 def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The parameters of PPO's policy that its actions depend on: not shared with the value function, and shared."""
+    """The parameters of PPO's policy that its actions depend on: not shared with the value function, and shared.
+
+    Frozen ones are among them: a rule's memory has entries for them.
+    """
     blank = policy.obs_to_tensor(create_empty_array(policy.observation_space, n=1, fn=np.zeros))[0]
-    parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-    with eval_mode(policy), torch.enable_grad():
+    with _unfrozen(policy) as parameters, eval_mode(policy), torch.enable_grad():
         distribution = policy.get_distribution(blank)
-        outputs = (
-            distribution.log_prob(distribution.mode()).sum(),
-            policy.predict_values(blank).sum(),
-        )
-    acting, valued = (
-        torch.autograd.grad(output, parameters, allow_unused=True)
-        if output.requires_grad
-        else [None] * len(parameters)
-        for output in outputs
-    )
-    uses = list(zip(parameters, acting, valued, strict=True))
-    own = [parameter for parameter, acts, values in uses if acts is not None and values is None]
-    return own, [
-        parameter for parameter, acts, values in uses if acts is not None and values is not None
-    ]
+        log_prob = distribution.log_prob(distribution.mode()).sum()
+        value = policy.predict_values(blank).sum()
+        acting = torch.autograd.grad(log_prob, parameters, allow_unused=True)
+        valued = torch.autograd.grad(value, parameters, allow_unused=True)
+    own, shared = [], []
+    for parameter, acts, values in zip(parameters, acting, valued, strict=True):
+        if acts is not None:
+            (own if values is None else shared).append(parameter)
+    return own, shared
+
+
+@contextmanager
+def _unfrozen(module: nn.Module) -> Iterator[list[nn.Parameter]]:
+    """All parameters of a module, which require gradients inside."""
+    parameters = list(module.parameters())
+    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
+    for parameter in frozen:
+        parameter.requires_grad_(True)
+    try:
+        yield parameters
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
 
 
 class SB3Critic:

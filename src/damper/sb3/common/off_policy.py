@@ -140,10 +140,11 @@ class OffPolicyMixin(SmoothMixin):
     ) -> None:
         """One gradient step of the actor on SB3's loss, its gradient combined with the method's auxiliary one."""
         method, state = self._method, self.method_state
-        parameters = state.trainable_parameters(self.actor)
+        parameters = state.actor_parameters(self.actor)
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
         log.add(actor_loss=actor_loss)
         self.actor.optimizer.zero_grad()  # before differentiating, so that new gradients reuse the memory
-        if not parameters:  # the whole actor is frozen, while the critics learn
+        if not trained:  # the whole actor is frozen, while the critics learn
             return
         if method.actor:
             # With dropout or batch normalisation, the policy in eval mode is the one that must be
@@ -154,18 +155,20 @@ class OffPolicyMixin(SmoothMixin):
             )
             log.add(auxiliary_loss=auxiliary)
         if method.actor and method.rule:
-            settings = self._settings["rule"]
-            own = {
-                "state": state.rule_state,
-                "process_group": None,
-                **settings,
-            }  # SB3 trains in one process
-            report = backward(actor_loss, auxiliary, parameters, rule=method.rule, **own)
+            report = backward(
+                actor_loss,
+                auxiliary,
+                parameters,
+                rule=method.rule,
+                state=state.rule_state,
+                process_group=None,  # SB3 trains in one process
+                **self._settings["rule"],
+            )
             state.set_rule_state(report.state)
             log.add_report(report)
         else:
             loss = actor_loss + auxiliary if method.actor else actor_loss
-            loss.backward(inputs=parameters)
+            loss.backward(inputs=trained)
         self._step(self.actor.optimizer)
 
     def _step(self, optimizer: Optimizer) -> None:

@@ -76,9 +76,9 @@ class MethodState(nn.Module):
         for copy in (self.average, self.average_head):
             copy.train(False).requires_grad_(False)
 
-    def trainable_parameters(self, actor: nn.Module) -> list[nn.Parameter]:
+    def actor_parameters(self, actor: nn.Module) -> list[nn.Parameter]:
         """The parameters of the actor's optimizer: the actor's, and the second head's."""
-        return [p for p in (*actor.parameters(), *self._head_parameters()) if p.requires_grad]
+        return [*actor.parameters(), *self._head_parameters()]
 
     def _head_parameters(self) -> Iterable[nn.Parameter]:
         return self.head.parameters() if hasattr(self, "head") else ()
