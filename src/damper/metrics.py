@@ -72,7 +72,7 @@ def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
 def collapse_warning(
     mean_changes: ArrayLike, lengths: ArrayLike, eta: float = 0.0, on_policy: bool = False
 ) -> str | None:
-    """A sentence with the likely fix where training has ended in one constant action; None while the policy acts.
+    """A sentence with the likely fix where training ended in one constant action, or None.
 
     Args:
         mean_changes: ``mean_change`` of the training's episodes so far; the last

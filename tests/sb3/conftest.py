@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what is faster and differs by float32's rounding: fused steps, and PPO's one forward pass."""
+    """Without what is faster up to rounding: fused steps, and PPO's one forward pass."""
     pytest.importorskip("stable_baselines3")
     from damper.sb3 import ppo
     from damper.sb3.common import off_policy

@@ -1,4 +1,4 @@
-"""``rollout/mean_change`` and ``rollout/sm``: of the policy's own actions, and the warning of a constant one."""
+"""Smoothness of the policy's own actions in SB3's log, and the warning of a constant one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Walk(gymnasium.Env[Any, Any]):
 
 
 class Watcher(BaseCallback):
-    """Asks the policy for its deterministic action at every step, and scores whole episodes itself."""
+    """Asks for the deterministic action at every step, and scores whole episodes itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,10 +67,10 @@ class Watcher(BaseCallback):
         return True
 
     def scores(self) -> list[tuple[float, float]]:
-        known = [e for e in self.episodes if not any(action is None for action in e)]
+        scored = [e for e in self.episodes if not any(action is None for action in e)]
         space = self.training_env.action_space
         return [
-            (metrics.mean_change(e, space.low, space.high), metrics.smoothness(e)) for e in known
+            (metrics.mean_change(e, space.low, space.high), metrics.smoothness(e)) for e in scored
         ]
 
 
@@ -81,7 +81,7 @@ def scored(model: Any) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("method", ["damper", "plain"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_scores_are_those_of_the_policy_s_own_actions(name: str, method: str) -> None:
-    """Exploration's noise, random first actions and other environments are left out; envs end at other times."""
+    """Without exploration noise, random first actions and other environments."""
     envs = VecNormalize(DummyVecEnv([lambda n=n: Walk(n) for n in (7, 4, 1)]))
     settings: dict[str, Any] = {"method": method}
     if name in ("td3", "ddpg"):
@@ -144,7 +144,7 @@ def test_discrete_actions_are_not_scored() -> None:
     assert model.ep_info_buffer and not scored(model)
 
 
-# --- the warning ----------------------------------------------------------------------------------------------------
+# --- the warning ---------------------------------------------------------------------------------
 
 
 def constant(model: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What SB3 users rely on works with our classes: spaces, callbacks, wrappers, saving, seeds, progress."""
+"""What SB3 users rely on: spaces, callbacks, wrappers, saving, seeds, progress."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def predictions(model, count: int = 20):
     return obs, model.predict(obs, deterministic=True)[0]
 
 
-# --- spaces, networks, wrappers -------------------------------------------------------------------------------------
+# --- spaces, networks, wrappers ------------------------------------------------------------------
 
 
 @BACKBONES
@@ -101,7 +101,7 @@ class Noisy(BaseFeaturesExtractor):
 
 @BACKBONES
 def test_dropout_and_batch_normalisation_stay_sb3s(backbone, exact):
-    """The smoothness loss looks at the policy that will run, so it draws no mask and moves no statistics."""
+    """The smoothness loss sees the policy that will run: no mask drawn, no statistics moved."""
     kwargs = {"features_extractor_class": Noisy, "net_arch": [8]}
     theirs = make(THEIRS[backbone], policy_kwargs=kwargs).learn(STEPS)
     ours = make(OURS[backbone], policy_kwargs=kwargs, rule="scalarization", weight=0.0).learn(STEPS)
@@ -163,7 +163,7 @@ def normalised(**settings):
 
 @pytest.mark.parametrize("name", ["td3", "ppo"])
 def test_a_model_goes_on_with_the_observations_it_was_trained_on(name, tmp_path):
-    """Neither loading nor learning may lose that the weights belong to VecNormalize's statistics."""
+    """Neither loading nor learning loses that the weights belong to VecNormalize's statistics."""
     env = normalised()
     make(OURS[name], env).learn(STEPS).save(tmp_path / "model")
     env.save(tmp_path / "statistics.pkl")
@@ -200,7 +200,7 @@ def test_a_model_that_has_not_learned_takes_any_environment(tmp_path):
     assert model.norm_obs is False
 
 
-# --- callbacks, log, progress ---------------------------------------------------------------------------------------
+# --- callbacks, log, progress --------------------------------------------------------------------
 
 
 def test_callbacks_run_and_can_stop(tmp_path):
@@ -308,7 +308,7 @@ def test_a_schedule_is_checked_along_its_way():
     assert model.eta == 1.0
 
 
-# --- seeds, saving, loading -----------------------------------------------------------------------------------------
+# --- seeds, saving, loading ----------------------------------------------------------------------
 
 
 @BACKBONES

@@ -70,7 +70,7 @@ def test_only_our_own_steps_on_a_cpu_with_pytorch_s_default_adam_are_fused():
     seen = []
     model = make(OURS["td3"], method="plain")
     model.critic.optimizer.register_step_pre_hook(
-        lambda own, *_: seen.append(own.param_groups[0]["fused"])
+        lambda adam, *_: seen.append(adam.param_groups[0]["fused"])
     )
     model.learn(60)
     assert seen and set(seen) == {None}

@@ -1,4 +1,4 @@
-"""PPO: pairs that an environment made, combined on what acts, with SB3's clipping, stops and buffers around it."""
+"""PPO: pairs that an environment made, combined on what acts, within SB3's own update."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def watching(previous: bool = False) -> tuple[Method, list[Any]]:
     return Method("watching", actor=Loss(watch, previous_obs=previous), rule="damper"), seen
 
 
-# --- pairs ----------------------------------------------------------------------------------------------------------
+# --- pairs ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ends", ["terminated", "truncated"])
@@ -94,7 +94,7 @@ def test_the_observation_before_is_known_or_there_is_none() -> None:
 
 @pytest.mark.parametrize("n_steps", [1, 4])
 def test_a_rollout_s_last_observation_has_its_successor_too(n_steps: int) -> None:
-    """Episodes of three and five steps: in every episode all pairs but the one that its end has none for."""
+    """Episodes of three and five steps have all pairs but the one across their end."""
     method, seen = watching()
     env = DummyVecEnv([lambda n=n: Counter(n) for n in (3, 5)])
     make(PPO, env, method=method, n_epochs=1, n_steps=n_steps, batch_size=2 * n_steps).learn(120)
@@ -168,7 +168,7 @@ def test_the_buffer_stays_sb3s_own(policy: str) -> None:
     )
 
 
-# --- gradients ------------------------------------------------------------------------------------------------------
+# --- gradients -----------------------------------------------------------------------------------
 
 
 class Shared(BaseFeaturesExtractor):
@@ -186,7 +186,7 @@ class Shared(BaseFeaturesExtractor):
 def test_the_rule_combines_what_the_policy_depends_on(
     shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By hand: SB3's gradient of each minibatch, the temporal loss's, DAMPER's formula, then SB3's clipping."""
+    """By hand: both gradients of each minibatch, DAMPER's formula, then SB3's clipping."""
     kwargs = {
         "features_extractor_class": Shared,
         "share_features_extractor": shared,
@@ -435,7 +435,7 @@ def test_a_distribution_of_ones_own_is_asked_for_its_mode() -> None:
     torch.testing.assert_close(twice, 2.0 * once)
 
 
-# --- methods --------------------------------------------------------------------------------------------------------
+# --- methods -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", WORKING)
@@ -454,7 +454,8 @@ def test_methods_on_the_actor_train(method: str, sde: bool) -> None:
     [
         (
             "pave",
-            r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): choose one without a critic loss",
+            r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): "
+            "choose one without a critic loss",
         ),
         ("l2c2", r"loss on critics Q\(s, a\).*: use its actor loss alone, as in auxiliary='l2c2'"),
         ("asap", "needs a second head on the actor"),
@@ -484,7 +485,7 @@ def test_the_units_are_the_environment_s_unless_squashed() -> None:
         assert losses[1] == pytest.approx(ratio * losses[0], rel=1e-5)
 
 
-# --- spaces, wrappers, saving ---------------------------------------------------------------------------------------
+# --- spaces, wrappers, saving --------------------------------------------------------------------
 
 
 def test_discrete_actions_are_refused_in_one_sentence() -> None:
@@ -568,7 +569,7 @@ def test_a_model_without_an_environment_loads(tmp_path: Any) -> None:
 
 
 def test_it_learns_at_its_default() -> None:
-    """SB3's own bar for a task whose observations have nothing to do with each other, which η = 1 misses."""
+    """SB3's own bar on a task of unrelated observations, which η = 1 misses."""
     small = {
         "n_steps": 512,
         "n_epochs": 5,

@@ -1,4 +1,4 @@
-"""What an editor completes is what the classes take: SB3's arguments with its defaults, then ours."""
+"""What an editor completes: SB3's arguments with its defaults, then ours."""
 
 from __future__ import annotations
 

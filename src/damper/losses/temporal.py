@@ -53,7 +53,7 @@ def temporal_loss(
 
 
 class _EmptyMasks:
-    """Warns once of masks that keep nothing, such as ``done`` for ``~done``: the loss is 0, and training goes on.
+    """Warns once of masks that keep nothing, such as ``done`` for ``~done``: the loss is 0.
 
     One mask in ``INTERVAL`` is read, and so a device waited for as rarely.
     """
@@ -81,7 +81,7 @@ class _EmptyMasks:
 
 
 def _is_readable(mask: Tensor) -> bool:
-    """Whether a value may be read: not inside a ``torch.func`` transform, nor while a CUDA graph is recorded."""
+    """Whether a value may be read: not in a ``torch.func`` transform or a CUDA graph's capture."""
     if torch._C._functorch.is_functorch_wrapped_tensor(mask):
         return False
     return not (mask.is_cuda and torch.cuda.is_current_stream_capturing())

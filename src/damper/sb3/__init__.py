@@ -1,4 +1,4 @@
-"""Stable-Baselines3's TD3, SAC, PPO, DDPG and TQC with one more argument: ``from damper.sb3 import PPO``."""
+"""Stable-Baselines3's TD3, SAC, PPO, DDPG and TQC with one more argument, the method."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class _MissingNameError(DamperError, ImportError):
-    """For ``from damper.sb3 import A2C``; Python would replace an AttributeError with its own message."""
+    """For ``from damper.sb3 import A2C``: Python would reword an AttributeError."""
 
 
 def __getattr__(name: str) -> Any:

@@ -37,7 +37,7 @@ from damper.sb3.common.networks import (
 
 
 class PPO(SmoothMixin, stable_baselines3.PPO):
-    """``stable_baselines3.PPO`` whose mean action becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
+    """``stable_baselines3.PPO`` made smooth; with ``method="plain"`` SB3's, bit for bit.
 
     SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one compares the
     mean actions at consecutive observations of an environment. They are combined on the parameters
@@ -151,7 +151,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         return going
 
     def train(self) -> None:
-        """SB3's; after each backward pass the auxiliary gradient is combined with that of SB3's loss."""
+        """SB3's; after each backward pass the auxiliary gradient is combined with SB3's."""
         if not self._method.actor:
             super().train()
             return
@@ -163,7 +163,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
 
 
 class AuxiliaryUpdate:
-    """What one call of ``train`` adds to SB3's: per minibatch the auxiliary loss's gradient, combined with SB3's.
+    """What a call of ``train`` adds to SB3's: auxiliary gradients, combined with SB3's.
 
     With SB3's own policies both losses share one forward pass, which stands in for SB3's
     ``evaluate_actions``. Others get a pass of their own, after SB3's backward pass.
@@ -173,8 +173,8 @@ class AuxiliaryUpdate:
         self.model, self.log = model, Log()
         self.policy: Any = model.policy
         self.buffer: Any = model.rollout_buffer  # of the class that records its samples' rows
-        own, self.shared = actor_parameters(model.policy)
-        self.parameters = [*own, *self.shared]
+        separate, self.shared = actor_parameters(model.policy)
+        self.parameters = [*separate, *self.shared]
         self.trained = [parameter for parameter in self.parameters if parameter.requires_grad]
         self.joint = bool(self.trained) and evaluates_jointly(model.policy) and not model._has_modes
         # The minibatch's auxiliary loss and its gradients, where one forward pass gave both losses.
@@ -193,11 +193,11 @@ class AuxiliaryUpdate:
             del self.policy.evaluate_actions
 
     def combining(self) -> AbstractContextManager[None]:
-        """Within the context, every backward pass of SB3's ends with the combined gradient in ``.grad``."""
+        """Within the context, SB3's backward passes end with the combined gradient in ``.grad``."""
         return after_backward(self.trained, self._combine)
 
     def _evaluate(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """SB3's ``evaluate_actions``; keeps the auxiliary loss and its gradients for ``_combine``."""
+        """SB3's ``evaluate_actions``; keeps the auxiliary loss's gradients for ``_combine``."""
         buffer, previous = self.buffer, self.model._method.previous_obs
         kept = buffer.has_pair(previous)
         rows = buffer.rows[kept]
@@ -220,7 +220,7 @@ class AuxiliaryUpdate:
         return result
 
     def _combine(self) -> None:
-        """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
+        """Combine the auxiliary gradient with ``.grad``, if the minibatch has a pair."""
         waiting = self.waiting if self.joint else self._separate_pass()
         self.waiting = None
         if waiting is None:
@@ -247,7 +247,7 @@ class AuxiliaryUpdate:
         self.log.add_report(report)
 
     def _separate_pass(self) -> tuple[Tensor, Any] | None:
-        """The auxiliary loss and its gradients from one forward pass over the pairs; None without a pair."""
+        """The auxiliary loss and its gradients from a pass over the pairs; None without pairs."""
         model, buffer = self.model, self.buffer
         previous = model._method.previous_obs
         rows = buffer.rows[buffer.has_pair(previous)]
@@ -263,7 +263,7 @@ class AuxiliaryUpdate:
         return loss, auxiliary_gradients(loss, self.parameters)
 
     def _loss(self, actor: OnPolicyActor, rows: NDArray[np.int64], parts: Sequence[Any]) -> Tensor:
-        """The method's loss on these rows of the rollout; ``parts`` are their observations and those around them."""
+        """The method's loss on these rows; ``parts`` are their observations and those around."""
         model, buffer = self.model, self.buffer
         method, settings = model._method, model._settings["actor"]
         assert method.actor is not None

@@ -1,4 +1,4 @@
-"""The policy's own actions while it trains, for ``rollout/mean_change`` and ``rollout/sm`` in SB3's log."""
+"""The policy's own actions while it trains, for ``rollout/mean_change`` and ``rollout/sm``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = 10_000  # of a longer episode, the last ones are scored
 
 
 class ActionTrace:
-    """Deterministic actions of the running episodes, without exploration noise; scored when an episode ends.
+    """Deterministic actions of the running episodes, scored when an episode ends.
 
     They are caught as they are computed for acting, so no network is evaluated for them. On a GPU
     they stay there until their episode ends. Steps with random actions (SB3's warm-up) have none,
@@ -29,7 +29,7 @@ class ActionTrace:
     """
 
     def __init__(self, space: Any, unscale: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
-        """``unscale`` maps the policy's actions ``[T, *space.shape]`` to the environment's units."""
+        """``unscale`` maps the policy's actions ``[T, *space.shape]`` to the environment's."""
         self._space, self._unscale = space, unscale
         # Discrete actions have no size of change, and a range of zero no share.
         self._scored = isinstance(space, Box) and bool((space.high > space.low).all())
@@ -56,7 +56,7 @@ class ActionTrace:
             hook.remove()
 
     def end_step(self, dones: NDArray[Any], infos: Sequence[dict[str, Any]]) -> bool:
-        """Add ``mean_change`` and ``sm`` to the infos of ended episodes; whether there were any such."""
+        """Add ``mean_change`` and ``sm`` to the infos of ended episodes; whether any ended."""
         if not self._scored:
             return False
         self._steps.append(self._latest)
@@ -72,14 +72,14 @@ class ActionTrace:
         return bool(ended)
 
     def _scores(self, env: int) -> dict[str, float]:
-        """The measures of the episode that ended in this environment; none where an action is unknown."""
+        """Measures of the episode that ended in this environment; none if an action is unknown."""
         first = max(0, len(self._steps) - int(self._lengths[env]))
         steps = [step if step is None else step[env] for step in islice(self._steps, first, None)]
-        known = [step for step in steps if step is not None]
-        if len(known) < len(steps):
+        actions_known = [step for step in steps if step is not None]
+        if len(actions_known) < len(steps):
             return {}
         low, high = self._space.low, self._space.high
-        actions = torch.stack(known).cpu().numpy().reshape(-1, *self._space.shape)
+        actions = torch.stack(actions_known).cpu().numpy().reshape(-1, *self._space.shape)
         executed = self._unscale(actions).reshape(len(actions), -1)
         return {
             "mean_change": metrics.mean_change(executed, low.ravel(), high.ravel()),

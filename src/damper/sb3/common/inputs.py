@@ -37,7 +37,7 @@ def check_policy(model: Any) -> None:
 
 
 def check_normalisation(model: Any) -> None:
-    """Raise where a trained model would go on with observations normalised otherwise than before."""
+    """Raise where a trained model would go on with observations normalised otherwise."""
     before, env = getattr(model, "norm_obs", None), model.get_env()
     if before is None or env is None or model._n_updates == 0:
         return

@@ -1,4 +1,4 @@
-"""What ``damper.sb3``'s off-policy classes share: one update's inputs, and the gradient steps of critic and actor."""
+"""What the off-policy classes share: an update's inputs, steps of critic and actor."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class OffPolicyMixin(SmoothMixin):
         with self._trace.watch(self.policy.actor):
             return super()._sample_action(*arguments, **keywords)  # type: ignore[misc]
 
-    # --- one update's inputs --------------------------------------------------------------------------------------
+    # --- one update's inputs ---------------------------------------------------------------------
 
     def _sample_inputs(self, batch_size: int) -> UpdateInputs:
         """A batch as SB3 samples it, and the method's further inputs."""
@@ -115,7 +115,7 @@ class OffPolicyMixin(SmoothMixin):
         }
         return UpdateInputs(sb3_batch, smoothness_batch, gamma, noise)
 
-    # --- the two gradient steps -----------------------------------------------------------------------------------
+    # --- the two gradient steps ------------------------------------------------------------------
 
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
         return self.backbone.critic_loss(SB3Critic(self.critic), inputs.sb3_batch, target)
@@ -138,12 +138,13 @@ class OffPolicyMixin(SmoothMixin):
     def _update_actor(
         self, actor_loss: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log
     ) -> None:
-        """One gradient step of the actor on SB3's loss, its gradient combined with the method's auxiliary one."""
+        """One gradient step of the actor, SB3's gradient combined with the auxiliary one."""
         method, state = self._method, self.method_state
         parameters = state.actor_parameters(self.actor)
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         log.add(actor_loss=actor_loss)
-        self.actor.optimizer.zero_grad()  # before differentiating, so that new gradients reuse the memory
+        # Before differentiating, so that new gradients reuse the memory.
+        self.actor.optimizer.zero_grad()
         if not trained:  # the whole actor is frozen, while the critics learn
             return
         if method.actor:
