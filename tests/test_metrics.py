@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from damper import metrics
-from damper.metrics import smoothness, spectral_roughness
+from damper.metrics import collapse_warning, smoothness, spectral_roughness
 
 ALTERNATING = np.tile([1.0, -1.0], 50)
 signals = st.integers(1, 40).flatmap(
@@ -307,3 +307,25 @@ class TestPhysicalUnits:
     def test_the_period_is_positive(self, measure: Callable[..., float]) -> None:
         with pytest.raises(ValueError, match="period must be a positive number of seconds"):
             measure([0.0, 1.0], period=-0.02)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lengths", "warned"),
+    [
+        ([0.0] * 10, [50] * 10, True),
+        ([0.3] * 20 + [5e-5] * 10, [50] * 30, True),
+        ([0.0] * 9, [50] * 9, False),
+        ([0.0] * 9 + [2e-4], [50] * 10, False),
+        ([0.0] * 10, [1] * 10, False),
+    ],
+)
+def test_ten_constant_episodes_in_a_row_are_a_collapse(
+    changes: list[float], lengths: list[int], warned: bool
+) -> None:
+    sentence = collapse_warning(changes, lengths)
+    assert (sentence is not None) == warned
+    if sentence:
+        assert "smooth less, or lower learning_rate, and start again" in sentence
+        assert "lower eta (now 1), or raise batch_size" in str(
+            collapse_warning(changes, lengths, 1.0, True)
+        )

@@ -108,19 +108,35 @@ def backward_auxiliary(
             already must be.
         **settings: the rule's own settings.
     """
-    keep_all = has_memory(rule)
-    own, others = _leaves(_tensors(parameters), keep_all), list(shared)
-    leaves = own + others
-    primary = [leaf.grad if leaf.requires_grad else None for leaf in leaves]
+    leaves = [*_leaves(_tensors(parameters), has_memory(rule)), *shared]
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
     if process_group is not None:
         # A parameter with a primary gradient is used in every process: there is no need to wait to
         # learn it.
-        known = zip(primary, auxiliary, leaves, strict=True)
+        known = zip(_left(leaves), auxiliary, leaves, strict=True)
         auxiliary = [g if p is None else _or_zeros(g, leaf) for p, g, leaf in known]
         (auxiliary,) = _average([auxiliary], leaves, process_group)
-    used = _used(primary, auxiliary)
-    if not any(used[: len(own)]):
+    return combine_gradients(auxiliary, leaves, rule, state, shared_count=len(shared), **settings)
+
+
+def auxiliary_gradients(loss: Tensor, leaves: Sequence[Tensor]) -> Gradients:
+    """Gradients of an auxiliary loss before the primary one's, whose graph it shares, for ``combine_gradients``."""
+    return _gradients("auxiliary_loss", loss, list(leaves), retain=True)
+
+
+def combine_gradients(
+    auxiliary: Gradients,
+    leaves: Sequence[Tensor],
+    rule: str | Rule = "damper",
+    state: Any = None,
+    *,
+    shared_count: int = 0,
+    **settings: Any,
+) -> GradientReport:
+    """``backward_auxiliary`` for gradients computed before; the last ``shared_count`` parameters are shared."""
+    primary = _left(leaves)
+    used, own_count = _used(primary, auxiliary), len(leaves) - shared_count
+    if not any(used[:own_count]):
         raise DamperError(
             "parameters must include one that a loss depends on, but the losses depend only on "
             "those in shared, whose "
@@ -128,9 +144,9 @@ def backward_auxiliary(
             "pass the shared ones "
             "as parameters."
         )
-    taken = _taken(used, keep_all)
+    taken = _taken(used, has_memory(rule))
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
-    n = sum(i < len(own) for i in taken)
+    n = sum(i < own_count for i in taken)
     combined, report = combine_single(rule, g_R[:n], g_T[:n], state, **settings)
     if n < len(taken):
         factor = torch.where(report.guard, 0.0, report.weight / report.norm_ratio)
@@ -297,6 +313,11 @@ def _average(
         ]
         for part in (means[i : i + len(leaves)] for i in range(0, len(means), len(leaves)))
     ]
+
+
+def _left(leaves: Sequence[Tensor]) -> Gradients:
+    """What a ``backward()`` left in ``.grad``; a frozen parameter's is of an earlier one."""
+    return [leaf.grad if leaf.requires_grad else None for leaf in leaves]
 
 
 def _used(*losses: Gradients) -> list[bool]:

@@ -24,6 +24,7 @@ Actions = ArrayLike | torch.Tensor
 Bound = ArrayLike | torch.Tensor | None
 
 CONSTANT_CHANGE = 1e-4  # of the range; see is_constant
+COLLAPSE_EPISODES = 10  # see collapse_warning
 
 # Title and number format of what an evaluation's table shows, in the order of its columns.
 MEASURES = {
@@ -96,6 +97,29 @@ def is_constant(mean_changes: ArrayLike, lengths: ArrayLike) -> bool:
     """
     changes = np.asarray(mean_changes, np.float64)[np.asarray(lengths) > 1]
     return len(changes) > 0 and bool((changes < CONSTANT_CHANGE).all())
+
+
+def collapse_warning(
+    mean_changes: ArrayLike, lengths: ArrayLike, eta: float = 0.0, on_policy: bool = False
+) -> str | None:
+    """A sentence with the likely fix where training ended in one constant action, or None.
+
+    Args:
+        mean_changes: ``mean_change`` of the training's episodes so far; the last
+            ``COLLAPSE_EPISODES`` decide, and fewer are no evidence.
+        lengths: their numbers of steps.
+        eta: DAMPER's η now; 0 for methods that have none.
+        on_policy: whether it is PPO, where noise of small minibatches also drives it there.
+    """
+    changes, steps = (np.asarray(x)[-COLLAPSE_EPISODES:] for x in (mean_changes, lengths))
+    if len(changes) < COLLAPSE_EPISODES or not is_constant(changes, steps):
+        return None
+    fix = f"lower eta (now {eta:g})" if eta > 0 else "smooth less, or lower learning_rate"
+    return (
+        f"the policy has held one constant action in each of its last {COLLAPSE_EPISODES} episodes "
+        f"(mean change below {CONSTANT_CHANGE:.2%} of the range), as if it no longer saw its "
+        f"observations: {fix}{', or raise batch_size' if on_policy else ''}, and start again."
+    )
 
 
 def spectral_roughness(actions: Actions, low: Bound = None, high: Bound = None) -> float:

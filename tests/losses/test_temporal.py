@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 import damper
 from damper import DamperError
 from damper.interface import Batch
+from damper.losses import temporal as module
 from damper.losses.temporal import masked_mean, temporal
 from damper.losses.temporal_ramp import temporal_ramp
 
@@ -53,6 +56,44 @@ def test_nothing_kept_is_zero_with_zero_gradient() -> None:
     assert loss.item() == 0.0
     assert layer.weight.grad is not None
     assert layer.weight.grad.abs().max() == 0
+
+
+def calls(mask: Tensor, count: int = 400) -> int:
+    """Warnings in so many calls with this mask, by a process that has made none before."""
+    with warnings.catch_warnings(record=True) as seen, pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("always")
+        patch.setattr(module, "_empty_masks", module._EmptyMasks())
+        obs = torch.randn(4, 2)
+        for _ in range(count):
+            damper.temporal_loss(lambda s: s, obs, obs, mask)
+    assert all("keep none, so that the temporal loss is 0" in str(w.message) for w in seen)
+    return len(seen)
+
+
+def test_masks_that_keep_nothing_are_worth_one_warning() -> None:
+    done = torch.zeros(4, dtype=torch.bool)
+    assert calls(done) == calls(done.float().unsqueeze(-1), 4000) == 1
+    assert calls(done, 100) == calls(~done) == calls(torch.tensor([0.0, 0.0, 1.0, 0.0])) == 0
+
+
+def test_masks_are_read_rarely_and_only_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Tensor] = []
+    read = Tensor.any
+    monkeypatch.setattr(Tensor, "any", lambda self: reads.append(self) or read(self))
+    assert calls(torch.zeros(4)) == 1 and len(reads) == 3
+    reads.clear()
+    empty = torch.zeros(3, 4)
+    masks = module._EmptyMasks()
+    monkeypatch.setattr(module, "_empty_masks", masks)
+
+    def loss(mask: Tensor) -> Tensor:
+        return damper.temporal_loss(lambda s: s, torch.ones(4, 2), torch.ones(4, 2), mask)
+
+    compiled = torch.compile(loss, backend="eager", fullgraph=True)
+    for _ in range(400):
+        torch.func.vmap(loss)(empty)
+        compiled(empty[0])
+    assert not reads and masks.calls == 400
 
 
 def test_a_population_gets_one_value_per_agent() -> None:

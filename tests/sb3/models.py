@@ -1,4 +1,4 @@
-"""What the adapter's tests share: small models, their weights as one vector, and an environment that counts."""
+"""What the tests share: small models, their weights, and an environment that counts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def quiet(model: Any) -> Any:
 
 
 def check_learned(model: Any, steps: int, **kwargs: Any) -> None:
-    """Learn for so many steps: there must be updates, with the method's loss, and finite weights other than before."""
+    """Learn for so many steps: there must be updates with the method's loss."""
     before = weights(quiet(model)).clone()
     model.learn(steps, log_interval=None, **kwargs)
     after = weights(model)
@@ -90,12 +90,12 @@ def check_learned(model: Any, steps: int, **kwargs: Any) -> None:
 
 
 def dict_env() -> SimpleMultiObsEnv:
-    """SB3's environment with an image and a vector, started in a corner: a random start may have no way out."""
+    """SB3's environment with image and vector, started in a corner, which has a way out."""
     return SimpleMultiObsEnv(random_start=False, discrete_actions=False)
 
 
 class Counter(gymnasium.Env[np.ndarray, np.ndarray]):
-    """Observations (episode, step): what stands before and after each is known. Episodes end after ``length`` steps."""
+    """Observations (episode, step), in episodes of ``length`` steps: their neighbours are known."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)

@@ -1,4 +1,4 @@
-"""What SB3 users rely on works with our classes: spaces, callbacks, wrappers, saving, seeds, progress."""
+"""What SB3 users rely on: spaces, callbacks, wrappers, saving, seeds, progress."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def predictions(model, count: int = 20):
     return obs, model.predict(obs, deterministic=True)[0]
 
 
-# --- spaces, networks, wrappers -------------------------------------------------------------------------------------
+# --- spaces, networks, wrappers ------------------------------------------------------------------
 
 
 @BACKBONES
@@ -100,8 +100,8 @@ class Noisy(BaseFeaturesExtractor):
 
 
 @BACKBONES
-def test_dropout_and_batch_normalisation_stay_sb3s(backbone):
-    """The smoothness loss looks at the policy that will run, so it draws no mask and moves no statistics."""
+def test_dropout_and_batch_normalisation_stay_sb3s(backbone, exact):
+    """The smoothness loss sees the policy that will run: no mask drawn, no statistics moved."""
     kwargs = {"features_extractor_class": Noisy, "net_arch": [8]}
     theirs = make(THEIRS[backbone], policy_kwargs=kwargs).learn(STEPS)
     ours = make(OURS[backbone], policy_kwargs=kwargs, rule="scalarization", weight=0.0).learn(STEPS)
@@ -113,7 +113,7 @@ def test_dropout_and_batch_normalisation_stay_sb3s(backbone):
 
 @pytest.mark.parametrize("method", ["plain", "damper", "caps"])
 @pytest.mark.parametrize("name", NAMES)
-def test_critics_learn_as_in_sb3_while_the_actor_is_frozen(name, method):
+def test_critics_learn_as_in_sb3_while_the_actor_is_frozen(name, method, exact):
     def trained(kind, **own):
         model = make(kind, **own)
         acting = ("actor.", "mlp_extractor.policy_net.", "action_net.", "log_std")
@@ -157,7 +157,50 @@ def test_training_by_episodes():
     )
 
 
-# --- callbacks, log, progress ---------------------------------------------------------------------------------------
+def normalised(**settings):
+    return VecNormalize(make_vec_env("Pendulum-v1"), **settings)
+
+
+@pytest.mark.parametrize("name", ["td3", "ppo"])
+def test_a_model_goes_on_with_the_observations_it_was_trained_on(name, tmp_path):
+    """Neither loading nor learning loses that the weights belong to VecNormalize's statistics."""
+    env = normalised()
+    make(OURS[name], env).learn(STEPS).save(tmp_path / "model")
+    env.save(tmp_path / "statistics.pkl")
+    load = OURS[name].load
+    plain, fresh = make_vec_env("Pendulum-v1"), normalised()
+    fresh.reset()
+    given = "the environment must give observations as the model was trained on them"
+    for other, sentence in (
+        (plain, ", normalised by VecNormalize, but they come as the environment returns them"),
+        (normalised(norm_obs=False), ", normalised by VecNormalize, but they come as"),
+        (fresh, r", but VecNormalize has seen none yet: use VecNormalize.load\(statistics, env\)"),
+    ):
+        with pytest.raises(DamperError, match=given + sentence):
+            load(tmp_path / "model", env=other)
+        model = load(tmp_path / "model")
+        model.set_env(other)
+        with pytest.raises(DamperError, match=given + sentence):
+            model.learn(STEPS)
+        assert model.norm_obs is True
+        other_model = make(OURS[name], other)
+        other_model.set_parameters(tmp_path / "model")  # the way out that the sentence names
+        other_model.learn(STEPS)
+    restored = VecNormalize.load(str(tmp_path / "statistics.pkl"), make_vec_env("Pendulum-v1"))
+    load(tmp_path / "model", env=restored).learn(STEPS)
+
+    make(OURS[name], plain).learn(STEPS).save(tmp_path / "plain")
+    with pytest.raises(DamperError, match="as the environment returns them, but they come norm"):
+        load(tmp_path / "plain", env=env)
+
+
+def test_a_model_that_has_not_learned_takes_any_environment(tmp_path):
+    make(OURS["td3"], normalised()).save(tmp_path / "model")
+    model = OURS["td3"].load(tmp_path / "model", env=make_vec_env("Pendulum-v1")).learn(STEPS)
+    assert model.norm_obs is False
+
+
+# --- callbacks, log, progress --------------------------------------------------------------------
 
 
 def test_callbacks_run_and_can_stop(tmp_path):
@@ -265,7 +308,7 @@ def test_a_schedule_is_checked_along_its_way():
     assert model.eta == 1.0
 
 
-# --- seeds, saving, loading -----------------------------------------------------------------------------------------
+# --- seeds, saving, loading ----------------------------------------------------------------------
 
 
 @BACKBONES
@@ -400,18 +443,29 @@ def test_a_setting_that_cannot_change_says_so():
         model.lambda_T = 0.5
     with pytest.raises(DamperError, match=r"^eta is neither .* method 'plain' takes no settings"):
         make(OURS["td3"], method="plain").eta = 0.5
-    model.note = "an attribute like any other"
+    for wrong, meant in (("Eta", "eta"), ("etta", "eta"), ("mask_terminl", "mask_terminal")):
+        sentence = f"^{wrong} is not a setting of method 'damper': did you mean '{meant}'"
+        with pytest.raises(DamperError, match=sentence):
+            setattr(model, wrong, 0)
+    for name in ("note", "meta", "theta"):
+        setattr(model, name, "an attribute like any other")
 
 
-def test_a_zip_of_an_earlier_version_holds_given_settings_only(tmp_path):
-    model = make(OURS["td3"], eta=0.25)
-    del model.__dict__["given_settings"]
-    model.__dict__["method_settings"] = {"eta": 0.25}
-    model.save(tmp_path / "old")
-    loaded = OURS["td3"].load(tmp_path / "old")
-    assert (
-        loaded.eta == 0.25 and loaded.method_settings == make(OURS["td3"], eta=0.25).method_settings
-    )
+@pytest.mark.parametrize(
+    ("loaded", "saved", "sentence"),
+    [
+        ("sac", "td3", "policy must be made for SAC, but TD3Policy is for TD3 or DDPG: use that"),
+        ("ppo", "td3", "policy must be made for PPO, but TD3Policy is for TD3 or DDPG: use that"),
+        ("td3", "ppo", "policy must be made for TD3, but ActorCriticPolicy is for PPO: use that"),
+        ("sac", "tqc", "policy must be made for SAC, but TQCPolicy is for TQC: use that class"),
+        ("tqc", "sac", "policy must be made for TQC, but SACPolicy is for SAC: use that class"),
+    ],
+)
+def test_a_zip_of_another_algorithm_is_refused(loaded, saved, sentence, tmp_path):
+    for kinds in (OURS, THEIRS):
+        make(kinds[saved]).save(tmp_path / "model")
+        with pytest.raises(DamperError, match=sentence):
+            OURS[loaded].load(tmp_path / "model")
 
 
 @BACKBONES

@@ -1,4 +1,4 @@
-"""Smoothness losses see true neighbours: the step before and the step after, whatever the replay buffer does."""
+"""Smoothness losses see true neighbours, whatever the replay buffer does."""
 
 from __future__ import annotations
 

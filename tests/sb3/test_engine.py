@@ -70,7 +70,7 @@ def rows(layout: Layout, tensors: list[torch.Tensor]) -> torch.Tensor:
 
 
 def parameters(model: Any, name: str) -> list[torch.Tensor]:
-    """The tensors of one network in the engine's order; a second head follows the actor's own layers."""
+    """The tensors of one network in the engine's order; a second head comes last."""
     module = getattr(model, name)
     linears = (
         [layer for q in module.q_networks for layer in layers(q)]

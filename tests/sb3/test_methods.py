@@ -8,6 +8,7 @@ import torch
 
 pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.envs import FakeImageEnv
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
 import damper
 from damper.errors import DamperError
@@ -145,6 +146,36 @@ def image() -> FakeImageEnv:
 def test_pave_warns_of_relu():
     with pytest.warns(UserWarning, match="does nothing on ReLU critics"):
         make(OURS["td3"], method="pave", policy_kwargs={"net_arch": [8]})
+
+
+@pytest.mark.parametrize("backbone", ["td3", "sac"])
+def test_the_critic_s_loss_does_not_reach_an_extractor_that_the_actor_owns(backbone):
+    class Extractor(BaseFeaturesExtractor):
+        def __init__(self, space):
+            super().__init__(space, 8)
+            self.layer = torch.nn.Linear(3, 8)
+
+        def forward(self, obs):
+            return self.layer(obs).tanh()
+
+    kwargs = {
+        "net_arch": [8],
+        "activation_fn": torch.nn.SiLU,
+        "features_extractor_class": Extractor,
+        "share_features_extractor": True,
+    }
+    model = quiet(make(OURS[backbone], method="damper+pave", policy_kwargs=kwargs)).learn(60)
+    layer = model.critic.features_extractor.layer
+    assert layer is model.actor.features_extractor.layer
+    before, moved = (
+        layer.weight.detach().clone(),
+        torch.cat([p.reshape(-1) for p in model.critic.parameters()]),
+    )
+    model._update_actor = lambda *_: None
+    layer.weight.grad = None
+    model.train(2, 16)
+    assert layer.weight.grad is None and torch.equal(layer.weight, before)
+    assert not torch.equal(torch.cat([p.reshape(-1) for p in model.critic.parameters()]), moved)
 
 
 def test_asap_needs_a_last_hidden_layer():

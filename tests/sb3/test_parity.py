@@ -10,6 +10,7 @@ pytest.importorskip("stable_baselines3")
 from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
+from damper.sb3.common.fused import fused
 from tests.sb3.models import NAMES, OURS, THEIRS, make, optimizer, quiet, taken, weights
 
 SILENT = Method(
@@ -22,17 +23,57 @@ SILENT = Method(
     [("td3", 400), ("sac", 400), ("ddpg", 150), ("tqc", 150), ("ppo", 400)]
     + [pytest.param(name, 2000, marks=pytest.mark.slow) for name in NAMES],
 )
-def test_plain_and_silenced_equal_sb3_bit_for_bit(backbone, steps):
+@pytest.mark.parametrize("method", ["plain", "silent"])
+def test_plain_and_silenced_equal_sb3_bit_for_bit(backbone, steps, method, request):
+    """Plain as it is; an auxiliary loss of zero without what is fast at the price of rounding."""
+    if method == "silent":
+        request.getfixturevalue("exact")
     theirs = make(THEIRS[backbone]).learn(steps)
-    for method in ("plain", SILENT):
-        ours = make(OURS[backbone], method=method).learn(steps)
-        assert torch.equal(weights(ours), weights(theirs))
-        for mine, other in zip(
-            *(optimizer(model).state.values() for model in (ours, theirs)), strict=True
-        ):
-            assert torch.equal(mine["exp_avg"], other["exp_avg"])
-            assert torch.equal(mine["exp_avg_sq"], other["exp_avg_sq"])
-        assert np.array_equal(taken(ours), taken(theirs))
+    ours = make(OURS[backbone], method=SILENT if method == "silent" else method).learn(steps)
+    assert torch.equal(weights(ours), weights(theirs))
+    moments = (optimizer(model).state.values() for model in (ours, theirs))
+    for mine, other in zip(*moments, strict=True):
+        assert torch.equal(mine["exp_avg"], other["exp_avg"])
+        assert torch.equal(mine["exp_avg_sq"], other["exp_avg_sq"])
+    assert np.array_equal(taken(ours), taken(theirs))
+
+
+@pytest.mark.parametrize("backbone", NAMES)
+def test_fast_steps_differ_from_sb3s_by_rounding(backbone):
+    ours, theirs = (
+        quiet(make(kind, **settings)).learn(60)
+        for kind, settings in ((OURS[backbone], {"method": SILENT}), (THEIRS[backbone], {}))
+    )
+    difference = weights(ours) - weights(theirs)
+    assert 0 < difference.norm() <= 1e-6 * weights(theirs).norm()
+
+
+def test_only_our_own_steps_on_a_cpu_with_pytorch_s_default_adam_are_fused():
+    class Own(torch.optim.Adam):
+        pass
+
+    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter.grad = torch.ones(3)
+    for adam, expected in (
+        (torch.optim.Adam([parameter]), True),
+        (torch.optim.AdamW([parameter]), True),
+        (torch.optim.Adam([parameter], foreach=True), None),
+        (torch.optim.Adam([parameter], fused=False), False),
+        (torch.optim.Adam([parameter], differentiable=True), None),
+        (Own([parameter]), None),
+        (torch.optim.RMSprop([parameter]), None),
+    ):
+        before = adam.param_groups[0].get("fused")
+        with fused(adam):
+            assert adam.param_groups[0].get("fused") is expected
+        assert adam.param_groups[0].get("fused") is before
+    seen = []
+    model = make(OURS["td3"], method="plain")
+    model.critic.optimizer.register_step_pre_hook(
+        lambda adam, *_: seen.append(adam.param_groups[0]["fused"])
+    )
+    model.learn(60)
+    assert seen and set(seen) == {None}
 
 
 @pytest.mark.parametrize("backbone", NAMES)

@@ -1,4 +1,4 @@
-"""PPO: pairs that an environment made, combined on what acts, with SB3's clipping, stops and buffers around it."""
+"""PPO: pairs that an environment made, combined on what acts, within SB3's own update."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from damper.interface import Loss
 from damper.losses.temporal import temporal
 from damper.methods import Method
 from damper.sb3 import PPO, IndexedRolloutBuffer, ppo
-from damper.sb3.common.networks import OnPolicyActor, actor_parameters
+from damper.sb3.common.networks import OnPolicyActor, actor_parameters, evaluates_jointly
 from tests.sb3.models import Counter, check_learned, dict_env, make, quiet, weights
 from tests.sb3.test_behaviour import Noisy
 
@@ -60,7 +60,7 @@ def watching(previous: bool = False) -> tuple[Method, list[Any]]:
     return Method("watching", actor=Loss(watch, previous_obs=previous), rule="damper"), seen
 
 
-# --- pairs ----------------------------------------------------------------------------------------------------------
+# --- pairs ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ends", ["terminated", "truncated"])
@@ -94,7 +94,7 @@ def test_the_observation_before_is_known_or_there_is_none() -> None:
 
 @pytest.mark.parametrize("n_steps", [1, 4])
 def test_a_rollout_s_last_observation_has_its_successor_too(n_steps: int) -> None:
-    """Episodes of three and five steps: in every episode all pairs but the one that its end has none for."""
+    """Episodes of three and five steps have all pairs but the one across their end."""
     method, seen = watching()
     env = DummyVecEnv([lambda n=n: Counter(n) for n in (3, 5)])
     make(PPO, env, method=method, n_epochs=1, n_steps=n_steps, batch_size=2 * n_steps).learn(120)
@@ -138,7 +138,7 @@ def test_a_new_call_of_learn_makes_no_pair_with_the_old_episode() -> None:
     assert all(((batch.next_obs - batch.obs) == torch.tensor([0.0, 1.0])).all() for batch in seen)
 
 
-def test_minibatches_without_a_pair_train_as_sb3_does() -> None:
+def test_minibatches_without_a_pair_train_as_sb3_does(exact: None) -> None:
     ours, theirs = (make(kind, Counter(1)).learn(100) for kind in (PPO, SB3))
     assert torch.equal(weights(ours), weights(theirs))
 
@@ -168,7 +168,7 @@ def test_the_buffer_stays_sb3s_own(policy: str) -> None:
     )
 
 
-# --- gradients ------------------------------------------------------------------------------------------------------
+# --- gradients -----------------------------------------------------------------------------------
 
 
 class Shared(BaseFeaturesExtractor):
@@ -186,7 +186,7 @@ class Shared(BaseFeaturesExtractor):
 def test_the_rule_combines_what_the_policy_depends_on(
     shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By hand: SB3's gradient of each minibatch, the temporal loss's, DAMPER's formula, then SB3's clipping."""
+    """By hand: both gradients of each minibatch, DAMPER's formula, then SB3's clipping."""
     kwargs = {
         "features_extractor_class": Shared,
         "share_features_extractor": shared,
@@ -205,14 +205,17 @@ def test_the_rule_combines_what_the_policy_depends_on(
     extractor = {names[p] for p in model.policy.pi_features_extractor.parameters()}
     assert len(extractor) == 2 and {names[p] for p in together} == (extractor if shared else set())
     assert set(acting) == {"log_std", *heads, *(() if shared else extractor)}
-    original, checked = ppo.backward_auxiliary, []
+    differentiate, original, checked = ppo.auxiliary_gradients, ppo.combine_gradients, []
+    by_hand: dict[Any, torch.Tensor] = {}
 
-    def pair(loss: Any, parameters: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-        parts = [
-            torch.zeros_like(p) if g is None else g for p, g in zip(parameters, parts, strict=True)
-        ]
-        return flat([p.grad for p in parameters]), flat(parts)
+    def watched_loss(loss: Any, parameters: Any) -> Any:
+        gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+        for p, g in zip(parameters, gradients, strict=True):
+            by_hand[p] = torch.zeros_like(p) if g is None else g
+        return differentiate(loss, parameters)
+
+    def pair(parameters: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return flat([p.grad for p in parameters]), flat([by_hand[p] for p in parameters])
 
     def flat(parts: Any) -> torch.Tensor:
         return torch.cat([part.reshape(-1).double() for part in parts])
@@ -220,11 +223,13 @@ def test_the_rule_combines_what_the_policy_depends_on(
     def projected(g_R: torch.Tensor, g_T: torch.Tensor) -> torch.Tensor:
         return g_T - torch.clamp(g_R @ g_T, max=0.0) / (g_R @ g_R) * g_R
 
-    def watched(loss: Any, parameters: Any, rule: str, state: Any, **settings: Any) -> Any:
-        g_R, g_T = pair(loss, parameters)
-        s_R, s_T = pair(loss, together) if shared else (torch.ones(1), torch.ones(1))
+    def watched(gradients: Any, every: Any, *arguments: Any, **settings: Any) -> Any:
+        parameters = every[: len(every) - settings["shared_count"]]
+        assert list(map(id, every[len(parameters) :])) == list(map(id, together))
+        g_R, g_T = pair(parameters)
+        s_R, s_T = pair(together) if shared else (torch.ones(1), torch.ones(1))
         value = model.policy.value_net.weight.grad.clone()
-        report = original(loss, parameters, rule, state, **settings)
+        report = original(gradients, every, *arguments, **settings)
         n_R, n_T = g_R.norm(), g_T.norm()
         factor = n_R / n_T * torch.clamp(n_T / n_R, max=1.0) ** 0.5
         expected = g_R + factor * projected(g_R, g_T)
@@ -242,7 +247,8 @@ def test_the_rule_combines_what_the_policy_depends_on(
         assert acting[0] == "log_std"
         return report
 
-    monkeypatch.setattr(ppo, "backward_auxiliary", watched)
+    monkeypatch.setattr(ppo, "auxiliary_gradients", watched_loss)
+    monkeypatch.setattr(ppo, "combine_gradients", watched)
     steps = []
     model.policy.optimizer.register_step_post_hook(
         lambda *_: steps.append(
@@ -307,10 +313,10 @@ def hooked(model: Any) -> list[Any]:
 def test_sb3_clips_once_when_both_gradients_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own call, with its own bound; what it clips already holds the auxiliary gradient."""
     model = quiet(make(PPO, n_epochs=2, n_steps=40, batch_size=20, max_grad_norm=0.1))
-    original, added, clipped = model._add_auxiliary, [], []
+    original, added, clipped = ppo.AuxiliaryUpdate._combine, [], []
 
-    def add(*arguments: Any) -> None:
-        original(*arguments)
+    def add(update: Any) -> None:
+        original(update)
         added.append([p.grad.clone() for p in model.policy.parameters()])
 
     def clip(parameters: Any, max_norm: float) -> Any:
@@ -320,7 +326,7 @@ def test_sb3_clips_once_when_both_gradients_are_one(monkeypatch: pytest.MonkeyPa
 
     clip_grad_norm_ = nn.utils.clip_grad_norm_
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", clip)
-    monkeypatch.setattr(model, "_add_auxiliary", add)
+    monkeypatch.setattr(ppo.AuxiliaryUpdate, "_combine", add)
     model.learn(40)
     assert clipped == [(0.1, True)] * 4 and len(added) == 4
 
@@ -333,7 +339,7 @@ def test_an_interrupted_update_leaves_no_hook() -> None:
     assert model.max_grad_norm == 0.5 and not hooked(model)
 
 
-def test_dropout_and_batch_normalisation_stay_sb3s() -> None:
+def test_dropout_and_batch_normalisation_stay_sb3s(exact: None) -> None:
     kwargs = {"features_extractor_class": Noisy, "net_arch": [8]}
     ours = make(PPO, policy_kwargs=kwargs, rule="scalarization", weight=0.0).learn(150)
     theirs = make(SB3, policy_kwargs=kwargs).learn(150)
@@ -343,16 +349,65 @@ def test_dropout_and_batch_normalisation_stay_sb3s() -> None:
 
 
 @pytest.mark.parametrize(("method", "observations"), [("damper", 2), ("grad-caps", 3)])
+@pytest.mark.parametrize("joint", [True, False])
 def test_all_observations_of_a_pair_pass_through_the_policy_at_once(
-    method: str, observations: int
+    method: str, observations: int, joint: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not joint:
+        monkeypatch.setattr(ppo, "evaluates_jointly", lambda policy: False)
     model = quiet(make(PPO, method=method, n_epochs=1, n_steps=60, batch_size=20))
     rows: list[int] = []
     model.policy.action_net.register_forward_hook(lambda _, inputs, __: rows.append(len(inputs[0])))
     model.learn(60)
-    theirs, ours = rows[-6::2], rows[-5::2]  # in turn, minibatch by minibatch
+    assert rows[:61] == [1] * 61  # one per step, and one to find out which parameters act
+    if joint:  # with those of SB3's own loss
+        assert len(rows) == 64 and all(20 < row <= 20 * observations for row in rows[61:])
+        return
+    theirs, ours = rows[61::2], rows[62::2]  # in turn, minibatch by minibatch
     assert theirs == [20, 20, 20]
     assert all(row % observations == 0 and 20 < row <= 20 * observations for row in ours)
+
+
+@pytest.mark.parametrize("method", ["damper", "bloop", "grad-caps", "caps", "scalarization+l2c2"])
+@pytest.mark.parametrize("extractor", [None, True, False])
+def test_one_forward_pass_for_both_losses_is_two_up_to_rounding(
+    method: str, extractor: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kwargs: dict[str, Any] = {"net_arch": [16, 16]}
+    if extractor is not None:
+        kwargs |= {"features_extractor_class": Shared, "share_features_extractor": extractor}
+
+    def trained() -> Any:
+        model = make(PPO, policy_kwargs=kwargs, method=method, ent_coef=0.01, clip_range_vf=0.2)
+        return quiet(model).learn(100)
+
+    once = trained()
+    monkeypatch.setattr(ppo, "evaluates_jointly", lambda policy: False)
+    twice = trained()
+    assert (weights(once) - weights(twice)).norm() <= 1e-5 * weights(twice).norm()
+    expected = twice.logger.name_to_value
+    assert expected.keys() == once.logger.name_to_value.keys()
+    for name, value in expected.items():
+        if not name.startswith("time/"):
+            assert once.logger.name_to_value[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+    assert "evaluate_actions" not in vars(once.policy)
+
+
+def test_other_policies_are_evaluated_by_their_own_code() -> None:
+    class Own(ActorCriticPolicy):
+        def evaluate_actions(self, obs: Any, actions: Any) -> Any:
+            return super().evaluate_actions(obs, actions)
+
+    squashed = {"net_arch": [8], "squash_output": True}
+    picture = FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)
+    for model, expected in (
+        (make(PPO), True),
+        (make(PPO, picture, policy="CnnPolicy"), True),
+        (make(PPO, policy=Own), False),
+        (make(PPO, use_sde=True, policy_kwargs=squashed), False),
+        (make(PPO, dict_env(), policy="MultiInputPolicy"), False),
+    ):
+        assert evaluates_jointly(model.policy) == expected
 
 
 def test_observations_seen_at_once_get_the_actions_they_get_alone() -> None:
@@ -380,7 +435,7 @@ def test_a_distribution_of_ones_own_is_asked_for_its_mode() -> None:
     torch.testing.assert_close(twice, 2.0 * once)
 
 
-# --- methods --------------------------------------------------------------------------------------------------------
+# --- methods -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", WORKING)
@@ -399,7 +454,8 @@ def test_methods_on_the_actor_train(method: str, sde: bool) -> None:
     [
         (
             "pave",
-            r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): choose one without a critic loss",
+            r"loss on critics Q\(s, a\), while PPO's critic is V\(s\): "
+            "choose one without a critic loss",
         ),
         ("l2c2", r"loss on critics Q\(s, a\).*: use its actor loss alone, as in auxiliary='l2c2'"),
         ("asap", "needs a second head on the actor"),
@@ -429,7 +485,7 @@ def test_the_units_are_the_environment_s_unless_squashed() -> None:
         assert losses[1] == pytest.approx(ratio * losses[0], rel=1e-5)
 
 
-# --- spaces, wrappers, saving ---------------------------------------------------------------------------------------
+# --- spaces, wrappers, saving --------------------------------------------------------------------
 
 
 def test_discrete_actions_are_refused_in_one_sentence() -> None:
@@ -494,8 +550,12 @@ def test_saved_models_predict_alike_and_go_on(method: str, tmp_path: Any) -> Non
         loaded.predict(obs, deterministic=True)[0], model.predict(obs, deterministic=True)[0]
     )
     assert loaded.method == method and loaded.method_settings == model.method_settings
-    before = weights(loaded).clone()
+    saved, now = (one.method_state.state_dict() for one in (model, loaded))
+    assert saved.keys() == now.keys() and all(torch.equal(saved[name], now[name]) for name in saved)
+    assert len(saved) == (method == "bloop") and all(memory.any() for memory in saved.values())
+    before, memories = weights(loaded).clone(), [memory.clone() for memory in now.values()]
     assert not torch.equal(weights(loaded.learn(50)), before)
+    assert not any(map(torch.equal, loaded.method_state.state_dict().values(), memories))
     if method == "damper":
         theirs = SB3.load(tmp_path / "model", env=model.get_env()).learn(50)
         theirs.save(tmp_path / "theirs")
@@ -509,7 +569,7 @@ def test_a_model_without_an_environment_loads(tmp_path: Any) -> None:
 
 
 def test_it_learns_at_its_default() -> None:
-    """SB3's own bar for a task whose observations have nothing to do with each other, which η = 1 misses."""
+    """SB3's own bar on a task of unrelated observations, which η = 1 misses."""
     small = {
         "n_steps": 512,
         "n_epochs": 5,

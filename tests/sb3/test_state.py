@@ -13,7 +13,7 @@ import torch
 pytest.importorskip("stable_baselines3")
 from damper.rules import RULES, state_tensors
 from damper.sb3.common import off_policy
-from tests.sb3.models import OURS, THEIRS, make, quiet, weights
+from tests.sb3.models import NAMES, OURS, THEIRS, make, quiet, weights
 
 
 @pytest.fixture
@@ -52,6 +52,40 @@ def test_a_rule_remembers_from_one_actor_update_to_the_next(rule: str, updates: 
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("rule", ["bloop", "metabalance"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rule_s_memory_moves_is_saved_loaded_and_kept_between_calls_of_learn(
+    name: str, rule: str, tmp_path: Path
+) -> None:
+    def memory(model: Any) -> torch.Tensor:
+        return torch.cat([x.reshape(-1) for x in state_tensors(model.method_state.rule_state)])
+
+    model = make(OURS[name], rule=rule)
+    assert not memory(model).any()
+    learned = memory(model.learn(70)).clone()
+    assert learned.norm() > 0
+    model.save(tmp_path / "model")
+    again = OURS[name].load(tmp_path / "model", env=model.get_env())
+    assert torch.equal(memory(again), learned)
+    model._setup_learn(70)  # as the next call of learn does
+    assert torch.equal(memory(model), learned)
+    for other in (model, again):
+        assert not torch.equal(memory(other.learn(70)), learned)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_frozen_between_updates_keep_their_place_in_a_rule_s_memory(name: str) -> None:
+    model = make(OURS[name], rule="bloop").learn(70)
+    first = next(p for p in model._actor_parameters() if p.ndim == 2)
+    before, size = first.detach().clone(), model.method_state.rule_state.numel()
+    first.requires_grad_(False)
+    moving = weights(model.learn(70))
+    assert torch.equal(first, before) and not first.requires_grad
+    assert model.method_state.rule_state.numel() == size
+    first.requires_grad_(True)
+    assert not torch.equal(weights(model.learn(70)), moving) and not torch.equal(first, before)
+
+
 @pytest.mark.parametrize("backbone", ["td3", "sac"])
 def test_asap_s_average_moves_once_at_every_update(backbone: str) -> None:
     model = quiet(make(OURS[backbone], method="asap")).learn(
@@ -86,7 +120,8 @@ def test_the_log_holds_rates_since_the_last_dump(updates: list[Any]) -> None:
     values = model.logger.name_to_value  # means over calls of train, of two actor updates each
     assert values["train/cosine"] == pytest.approx(cosines.mean(), rel=1e-4, abs=1e-6)
     assert values["train/conflict"] == pytest.approx((cosines < 0).mean())
-    assert model.logger.name_to_count["train/conflict"] == len(cosines) / 2
+    for name in ("conflict", "auxiliary_loss"):
+        assert model.logger.name_to_count[f"train/{name}"] == len(cosines) / 2
 
 
 METHODS = [{"method": "plain"}, {"rule": "bloop"}, {"rule": "metabalance"}, {"method": "asap"}]

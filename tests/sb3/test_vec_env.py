@@ -29,7 +29,7 @@ def pendulums():
 
 
 def test_every_step_is_one_that_the_environment_makes(pendulums):
-    """Gymnasium's own pendulum, put where EnvPool's was, goes where EnvPool's went: past an episode's end too."""
+    """Gymnasium's own pendulum, put where EnvPool's was, goes where EnvPool's went."""
     twin, generator = gymnasium.make("Pendulum-v1").unwrapped, np.random.default_rng(0)
     twin.reset(seed=0)
     obs = pendulums.reset()
@@ -53,10 +53,24 @@ def test_a_fall_is_no_time_out():
     envs = EnvPoolVecEnv("Hopper-v5", 2, threads=1)
     envs.seed(0)
     envs.reset()
-    told = [info for _ in range(300) for info in envs.step(np.ones((2, 3), np.float32))[3] if info]
+    ended = [info for _ in range(300) for info in envs.step(np.ones((2, 3), np.float32))[3] if info]
     envs.close()
-    assert len(told) > 5
-    assert not any(info["TimeLimit.truncated"] for info in told)
+    assert len(ended) > 5
+    assert not any(info["TimeLimit.truncated"] for info in ended)
+
+
+def test_a_fall_on_the_time_limit_s_own_step_is_no_time_out(pendulums, monkeypatch):
+    pendulums.reset()
+    receive = pendulums._pool.receive
+    ends = np.array([True, False])
+    monkeypatch.setattr(
+        pendulums._pool,
+        "receive",
+        lambda: receive()._replace(terminated=ends, truncated=np.array([True, True])),
+    )
+    _, _, done, infos = pendulums.step(np.zeros((2, 1), np.float32))
+    assert done.all()
+    assert [info["TimeLimit.truncated"] for info in infos] == [False, True]
 
 
 def test_seeds_decide_the_episodes_and_hold_for_one_reset(pendulums):

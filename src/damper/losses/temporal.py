@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -27,7 +28,8 @@ def temporal_loss(
         next_obs: their successors s', the true ones: at an episode's end the final observation.
         mask: True (or 1.0) for the pairs to keep, ``[..., B]`` or ``[..., B, 1]``; leave out
             terminations with ``mask=~done`` (the authors' code does), or ``done == 0`` where done
-            is not boolean. None keeps all.
+            is not boolean. None keeps all. Masks that keep nothing, call after call, are worth one
+            warning.
 
     Returns:
         A scalar, or one value per agent ``[P]``; 0 where no pair is kept.
@@ -44,7 +46,48 @@ def temporal_loss(
             f"policy must return the actions as one tensor, but returned a {type(mu).__name__}: "
             "wrap it, as in lambda obs: actor(obs)[0].tanh()."
         )
-    return masked_distance(mu_next, mu, mask)
+    loss = masked_distance(mu_next, mu, mask)
+    if mask is not None:
+        _empty_masks.look(mask)
+    return loss
+
+
+class _EmptyMasks:
+    """Warns once of masks that keep nothing, such as ``done`` for ``~done``: the loss is 0.
+
+    One mask in ``INTERVAL`` is read, and so a device waited for as rarely.
+    """
+
+    INTERVAL = 101  # odd, so that two losses called in turn are both read
+    LOOKS = 3  # so many in a row must be empty
+
+    def __init__(self) -> None:
+        self.calls = self.empty = 0
+
+    def look(self, mask: Tensor) -> None:
+        # A graph cannot count calls, nor wait for the device.
+        if torch.compiler.is_compiling():
+            return
+        self.calls += 1
+        if self.calls % self.INTERVAL or self.empty == self.LOOKS or not _is_readable(mask):
+            return
+        self.empty = 0 if bool(mask.any()) else self.empty + 1
+        if self.empty == self.LOOKS:
+            warnings.warn(
+                f"mask must be True for the pairs to keep, but the last {self.LOOKS} of those "
+                "looked at keep none, so that the temporal loss is 0: is it inverted? Pass ~done.",
+                stacklevel=3,
+            )
+
+
+def _is_readable(mask: Tensor) -> bool:
+    """Whether a value may be read: not in a ``torch.func`` transform or a CUDA graph's capture."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(mask):
+        return False
+    return not (mask.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+_empty_masks = _EmptyMasks()
 
 
 def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:

@@ -43,15 +43,13 @@ __all__ = [
 
 
 class _MissingNameError(DamperError, ImportError):
-    """For ``from damper.sb3 import A2C``; Python would replace an AttributeError with its own message."""
+    """For ``from damper.sb3 import A2C``: Python would reword an AttributeError."""
 
 
 def __getattr__(name: str) -> Any:
     """Import what needs sb3-contrib when it is used; any other name raises one sentence."""
     if name in _CONTRIB:
         return getattr(importlib.import_module(_CONTRIB[name]), name)
-    if name == "RemembersRows":  # its name in earlier versions
-        return IndexedReplayBuffer
     # Python also looks up submodules and special names here.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""A sample's neighbours in SB3's buffers: the step before, and the step after where the sample does not contain it.
+"""Neighbours of a sample in SB3's buffers: the steps before and after it.
 
 SB3's replay buffers keep an environment's steps in order: the observation before ``s_t`` is one row
 above, if that row led to ``s_t``. It must not have ended its episode, its successor must be ``s_t``
@@ -36,7 +36,7 @@ Index = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Neighbours(NamedTuple):
-    """Observations one step before and after ``B`` sampled ones, and whether that step ended the episode, ``[B]``."""
+    """Observations before and after ``B`` sampled ones, and whether the episode ended, ``[B]``."""
 
     previous_obs: Any
     next_obs: Any
@@ -44,7 +44,7 @@ class Neighbours(NamedTuple):
 
 
 class IndexedReplayBuffer(ReplayBuffer):
-    """SB3's replay buffer, which records the rows of its last sample; also a mixin before SB3's other buffers."""
+    """SB3's replay buffer, also as a mixin; records the rows of its last sample."""
 
     rows: Index
 
@@ -87,22 +87,23 @@ class IndexedHerReplayBuffer(HerReplayBuffer):
 
 
 class IndexedRolloutBuffer(RolloutBuffer):
-    """SB3's rollout buffer, which records the rows of its last minibatch; also a mixin before SB3's other buffers.
+    """SB3's rollout buffer, also as a mixin; records the rows of its last minibatch.
 
     Rows are counted as SB3 flattens them: environment by environment, ``buffer_size`` steps each.
     """
 
     rows: NDArray[np.int64]
     _last_obs: Any = None
-    _finished: Any = None  # ``episode_starts`` of the rollout that ``finish`` ended; ``reset`` makes another array
+    # ``episode_starts`` of the rollout that ``finish`` ended; ``reset`` makes another array.
+    _finished: Any = None
 
     def finish(self, last_obs: Any, starts: NDArray[np.bool_]) -> None:
-        """Set the observations after the last rows, ``[n_envs, ...]``, and which of them start an episode."""
+        """Set the observations after the last rows, and which of them start an episode."""
         self._last_obs, self._last_starts = last_obs, np.asarray(starts) > 0
         self._finished = self.episode_starts
 
     def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
-        """SB3's minibatches; first finds out which of the ``n_envs * buffer_size`` rows are consecutive."""
+        """SB3's minibatches; first finds out which of the flattened rows are consecutive."""
         starts = self.swap_and_flatten(self.episode_starts).reshape(-1) > 0
         count, last = len(starts), np.arange(1, self.n_envs + 1) * self.buffer_size - 1
         self._starts = starts
@@ -121,15 +122,16 @@ class IndexedRolloutBuffer(RolloutBuffer):
         self.rows = batch_inds
         return super()._get_samples(batch_inds, env)
 
-    def pairs(self, previous: bool) -> NDArray[np.int64]:
-        """Rows of the last minibatch whose successor is known; with ``previous``, whose predecessor is known too.
+    def has_pair(self, previous: bool) -> NDArray[np.bool_]:
+        """Which rows of the last minibatch have a known successor (and predecessor).
 
-        It is known if it is the row above, and at an episode's first step, which has none.
+        With ``previous`` the predecessor must be known too: it is, if it is the row above, and at
+        an episode's first step, which has none.
         """
-        kept = self._has_next[self.rows]
+        paired = self._has_next[self.rows]
         if previous:
-            kept &= (self._has_previous | self._starts)[self.rows]
-        return self.rows[kept]
+            paired &= (self._has_previous | self._starts)[self.rows]
+        return paired
 
     def take(self, rows: NDArray[np.int64]) -> Any:
         """Observations of these rows as tensors, ``[len(rows), ...]``."""
@@ -144,18 +146,18 @@ class IndexedRolloutBuffer(RolloutBuffer):
         beyond = rows >= len(array)
         if not beyond.any():
             return self.to_torch(array[rows], copy=False)
-        found = array[np.where(beyond, 0, rows)]
-        found[beyond] = np.asarray(last).reshape(self.n_envs, *array.shape[1:])[
+        taken = array[np.where(beyond, 0, rows)]
+        taken[beyond] = np.asarray(last).reshape(self.n_envs, *array.shape[1:])[
             rows[beyond] - len(array)
         ]
-        return self.to_torch(found, copy=False)
+        return self.to_torch(taken, copy=False)
 
     def after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of their successors, for ``take``."""
         return self._next_row[rows]
 
     def before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of their predecessors, for ``take``; at an episode's first step the row itself."""
+        """The rows of their predecessors, for ``take``; at an episode's first step itself."""
         return rows - self._has_previous[rows]
 
 
@@ -171,13 +173,10 @@ _INDEXED: dict[type, type] = {
     RolloutBuffer: IndexedRolloutBuffer,
     DictRolloutBuffer: IndexedDictRolloutBuffer,
 }
-# The names under which earlier versions pickled replay buffers.
-RemembersRows, DictRows = IndexedReplayBuffer, IndexedDictReplayBuffer
-NStepRows, HerRows = IndexedNStepReplayBuffer, IndexedHerReplayBuffer
 
 
 def indexed_class(buffer: Any, method: str) -> type:
-    """The subclass of a buffer's class that records its samples' rows; raises for a custom class that does not."""
+    """The subclass of a buffer's class that records rows; raises for a custom class without."""
     kind = type(buffer)
     if isinstance(buffer, tuple(_INDEXED.values())):
         return kind
@@ -198,7 +197,7 @@ def indexed_class(buffer: Any, method: str) -> type:
 
 @contextmanager
 def indexed(buffer: Any, method: str) -> Iterator[Any]:
-    """Within the context, one of SB3's buffers records its samples' rows; afterwards it has SB3's class again."""
+    """Within the context, one of SB3's buffers records rows; afterwards its class is SB3's."""
     kind = type(buffer)
     buffer.__class__ = indexed_class(buffer, method)
     try:
@@ -208,7 +207,7 @@ def indexed(buffer: Any, method: str) -> Iterator[Any]:
 
 
 def neighbours(buffer: Any, samples: Any, env: Any, previous: bool) -> Neighbours:
-    """The neighbours of the last sample, normalised like the sample; previous observations only if asked for."""
+    """The neighbours of the last sample, normalised like it; ``previous`` asks for those before."""
     rows, envs = buffer.rows
     before = _before(buffer, rows, envs) if previous else None
     # A hindsight sample's goal was replaced: give the previous observation the same goal.

@@ -18,7 +18,7 @@ from damper.sb3.td3 import TD3Base
 
 
 class DDPG(TD3Base, stable_baselines3.DDPG):
-    """``stable_baselines3.DDPG`` whose actor becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
+    """``stable_baselines3.DDPG`` made smooth; with ``method="plain"`` SB3's, bit for bit.
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.

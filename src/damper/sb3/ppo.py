@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import gymnasium
 import numpy as np
 import stable_baselines3
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor, nn
 
-from damper._backward import after_backward, backward_auxiliary
+from damper._backward import after_backward, auxiliary_gradients, combine_gradients
 from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
@@ -21,13 +24,20 @@ from damper.method_args import check_no_critic_loss
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.buffers import indexed, indexed_class
+from damper.sb3.common.fused import fused
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import SmoothMixin, init_arguments
-from damper.sb3.common.networks import OnPolicyActor, actor_parameters, split
+from damper.sb3.common.networks import (
+    OnPolicyActor,
+    actor_parameters,
+    evaluate_jointly,
+    evaluates_jointly,
+    split,
+)
 
 
 class PPO(SmoothMixin, stable_baselines3.PPO):
-    """``stable_baselines3.PPO`` whose mean action becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
+    """``stable_baselines3.PPO`` made smooth; with ``method="plain"`` SB3's, bit for bit.
 
     SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one compares the
     mean actions at consecutive observations of an environment. They are combined on the parameters
@@ -50,6 +60,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
     """
 
     _default_eta = 0.0
+    _on_policy = True
 
     def __init__(
         self,
@@ -114,6 +125,11 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
                 action_scale(space.low, space.high), device=self.device
             ).reshape(-1)
 
+    def _unscale(self, actions: NDArray[Any]) -> NDArray[Any]:
+        if self.policy.squash_output:
+            return SmoothMixin._unscale(self, actions)
+        return np.clip(actions, self.action_space.low, self.action_space.high)
+
     def _check_buffer(self) -> None:
         if self._method.actor:
             indexed_class(self.rollout_buffer, self._method.name)
@@ -127,70 +143,142 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
 
     def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
         """SB3's, and keeps the observations after the last step, as successors of the last rows."""
-        going: bool = super().collect_rollouts(*arguments, **keywords)
+        with self._trace.watch(self.policy):
+            going: bool = super().collect_rollouts(*arguments, **keywords)
         if going and self._method.actor:
             with indexed(self.rollout_buffer, self._method.name) as buffer:
                 buffer.finish(self._last_obs, self._last_episode_starts)
         return going
 
     def train(self) -> None:
-        """SB3's; after each backward pass the auxiliary gradient is combined with that of SB3's loss."""
+        """SB3's; after each backward pass the auxiliary gradient is combined with SB3's."""
         if not self._method.actor:
             super().train()
             return
-        log, (own, shared) = Log(), actor_parameters(self.policy)
-        add_auxiliary = after_backward(
-            [*own, *shared], lambda: self._add_auxiliary(own, shared, log)
-        )
-        with indexed(self.rollout_buffer, self._method.name), add_auxiliary:
+        update = AuxiliaryUpdate(self)
+        rows = indexed(self.rollout_buffer, self._method.name)
+        with rows, update.evaluating(), update.combining(), fused(self.policy.optimizer):
             super().train()
-        log.write(self.logger)
+        update.log.write(self.logger)
 
-    def _add_auxiliary(self, own: list[nn.Parameter], shared: list[nn.Parameter], log: Log) -> None:
-        """Combine the auxiliary gradient with ``.grad``; a minibatch without a pair leaves it as it is."""
-        method, state = self._method, self.method_state
-        # With dropout or batch normalisation, the policy in eval mode is the one that must be
-        # smooth.
-        policy = OnPolicyActor(self.policy, state, eval_mode=self._has_modes)
-        batch = self._pairs(policy)
-        if method.actor is None or batch is None:
+
+class AuxiliaryUpdate:
+    """What a call of ``train`` adds to SB3's: auxiliary gradients, combined with SB3's.
+
+    With SB3's own policies both losses share one forward pass, which stands in for SB3's
+    ``evaluate_actions``. Others get a pass of their own, after SB3's backward pass.
+    """
+
+    def __init__(self, model: PPO) -> None:
+        self.model, self.log = model, Log()
+        self.policy: Any = model.policy
+        self.buffer: Any = model.rollout_buffer  # of the class that records its samples' rows
+        separate, self.shared = actor_parameters(model.policy)
+        self.parameters = [*separate, *self.shared]
+        self.trained = [parameter for parameter in self.parameters if parameter.requires_grad]
+        self.joint = bool(self.trained) and evaluates_jointly(model.policy) and not model._has_modes
+        # The minibatch's auxiliary loss and its gradients, where one forward pass gave both losses.
+        self.waiting: tuple[Tensor, Any] | None = None
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within the context, SB3's forward pass also evaluates the auxiliary loss."""
+        if not self.joint:
+            yield
             return
-        noise = {name: kind.draw(batch, self._generator) for name, kind in method.noise.items()}
-        auxiliary = method.actor(policy, batch, noise, **self._loss_settings())
-        log.add(auxiliary_loss=auxiliary)
+        self.policy.evaluate_actions = self._evaluate
+        try:
+            yield
+        finally:
+            del self.policy.evaluate_actions
+
+    def combining(self) -> AbstractContextManager[None]:
+        """Within the context, SB3's backward passes end with the combined gradient in ``.grad``."""
+        return after_backward(self.trained, self._combine)
+
+    def _evaluate(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """SB3's ``evaluate_actions``; keeps the auxiliary loss's gradients for ``_combine``."""
+        buffer, previous = self.buffer, self.model._method.previous_obs
+        kept = buffer.has_pair(previous)
+        rows = buffer.rows[kept]
+        if len(rows) == 0:
+            self.waiting = None
+            return ActorCriticPolicy.evaluate_actions(self.policy, obs, actions)
+        around = [buffer.after(rows), *([buffer.before(rows)] if previous else [])]
+        joined = torch.cat([obs, buffer.take(np.concatenate(around))])
+        result, mean = evaluate_jointly(self.policy, joined, len(obs), actions)
+        sizes = [len(obs), *(len(rows) for _ in around)]
+        parts, means = list(joined.split(sizes)), list(mean.split(sizes))
+        if len(rows) < len(obs):
+            index = torch.as_tensor(np.flatnonzero(kept), device=obs.device)
+            parts[0], means[0] = parts[0][index], means[0][index]
+        actor = OnPolicyActor(self.policy, self.model.method_state)
+        for part, action in zip(parts, means, strict=True):
+            actor.remember(part, action)
+        loss = self._loss(actor, rows, parts)
+        self.waiting = loss, auxiliary_gradients(loss, self.parameters)
+        return result
+
+    def _combine(self) -> None:
+        """Combine the auxiliary gradient with ``.grad``, if the minibatch has a pair."""
+        waiting = self.waiting if self.joint else self._separate_pass()
+        self.waiting = None
+        if waiting is None:
+            return
+        loss, gradients = waiting
+        self.log.add(auxiliary_loss=loss)
+        method, state = self.model._method, self.model.method_state
         if method.rule is None:
-            auxiliary.backward(inputs=[*own, *shared])
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+                if gradient is not None:
+                    parameter.grad = (
+                        gradient if parameter.grad is None else parameter.grad + gradient
+                    )
             return
-        settings = self._settings["rule"]
-        report = backward_auxiliary(
-            auxiliary, own, method.rule, state.rule_state, shared=shared, **settings
+        report = combine_gradients(
+            gradients,
+            self.parameters,
+            method.rule,
+            state.rule_state,
+            shared_count=len(self.shared),
+            **self.model._settings["rule"],
         )
         state.set_rule_state(report.state)
-        log.add_report(report)
+        self.log.add_report(report)
 
-    def _loss_settings(self) -> dict[str, Any]:
-        """The loss's settings; no pair of a rollout ends in a termination, so there is nothing to mask."""
-        settings = self._settings["actor"]
-        return {**settings, "mask_terminal": False} if "mask_terminal" in settings else settings
-
-    def _pairs(self, policy: OnPolicyActor) -> Batch | None:
-        """The last minibatch's pairs, for one forward pass of the policy over all; None without a pair."""
-        buffer: Any = self.rollout_buffer
-        previous = self._method.previous_obs
-        rows = buffer.pairs(previous)
+    def _separate_pass(self) -> tuple[Tensor, Any] | None:
+        """The auxiliary loss and its gradients from a pass over the pairs; None without pairs."""
+        model, buffer = self.model, self.buffer
+        previous = model._method.previous_obs
+        rows = buffer.rows[buffer.has_pair(previous)]
         if len(rows) == 0:
             return None
         observed = [rows, buffer.after(rows), *([buffer.before(rows)] if previous else [])]
         joined = buffer.take(np.concatenate(observed))
-        policy.join(joined, parts := split(joined, len(observed)))
+        # With dropout or batch normalisation, the policy in eval mode is the one that must be
+        # smooth.
+        actor = OnPolicyActor(self.policy, model.method_state, eval_mode=model._has_modes)
+        actor.join(joined, parts := split(joined, len(observed)))
+        loss = self._loss(actor, rows, parts)
+        return loss, auxiliary_gradients(loss, self.parameters)
+
+    def _loss(self, actor: OnPolicyActor, rows: NDArray[np.int64], parts: Sequence[Any]) -> Tensor:
+        """The method's loss on these rows; ``parts`` are their observations and those around."""
+        model, buffer = self.model, self.buffer
+        method, settings = model._method, model._settings["actor"]
+        assert method.actor is not None
+        if "mask_terminal" in settings:  # no pair of a rollout ends in a termination
+            settings = {**settings, "mask_terminal": False}
         rewards: Tensor = buffer.to_torch(buffer.flat_rewards[rows], copy=False)
-        return Batch(
+        batch = Batch(
             parts[0],
             buffer.to_torch(buffer.actions[rows], copy=False),
             rewards,
             parts[1],
             torch.zeros_like(rewards),
-            previous_obs=parts[2] if previous else None,
-            progress=1.0 - self._current_progress_remaining,
-            action_scale=self._action_scale,
+            previous_obs=parts[2] if method.previous_obs else None,
+            progress=1.0 - model._current_progress_remaining,
+            action_scale=model._action_scale,
         )
+        noise = {name: kind.draw(batch, model._generator) for name, kind in method.noise.items()}
+        return method.actor(actor, batch, noise, **settings)

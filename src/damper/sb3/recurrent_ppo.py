@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor, nn
 
@@ -107,12 +108,21 @@ class RecurrentPPO(SmoothMixin, sb3_contrib.RecurrentPPO):
             scale = action_scale(space.low, space.high)
             self._action_scale = torch.as_tensor(scale, device=self.device).reshape(-1)
 
+    def _unscale(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return PPO._unscale(self, actions)  # type: ignore[arg-type]
+
     @property
     def _actor(self) -> nn.Module:
         return self.policy
 
     def _actor_parameters(self) -> list[nn.Parameter]:
         return actor_parameters(_FirstStep(self.policy))[0] if self._method.actor else []
+
+    def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
+        """sb3-contrib's, and keeps the actions without exploration noise for the log."""
+        with self._trace.watch(self.policy):
+            going: bool = super().collect_rollouts(*arguments, **keywords)
+        return going
 
     def train(self) -> None:
         """sb3-contrib's; after each backward pass the auxiliary gradient is combined with it."""

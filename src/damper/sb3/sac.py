@@ -44,7 +44,7 @@ class SACMixin(OffPolicyMixin):
     batch_norm_stats_target: Any
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
-        """Sample the replay buffer and do the updates, in SB3's order and from its random numbers."""
+        """Sample and update, in SB3's order and from its random numbers."""
         self.policy.set_training_mode(True)
         temperature = [] if self.ent_coef_optimizer is None else [self.ent_coef_optimizer]
         self._update_learning_rate([self.actor.optimizer, self.critic.optimizer, *temperature])
@@ -69,7 +69,7 @@ class SACMixin(OffPolicyMixin):
         log.write(self.logger)
 
     def _temperature(self, policy: GaussianPolicy, inputs: UpdateInputs, log: Log) -> Tensor:
-        """α for this step, then one step on ``J(log α) = −log α · mean(log π + H̄)`` if it is learned."""
+        """α for this step; if learned, then a step on ``J(log α) = −log α · mean(log π + H̄)``."""
         _, log_prob = policy.sample(inputs.sb3_batch.obs)
         if self.ent_coef_optimizer is None or self.log_ent_coef is None:
             log.add(ent_coef=self.ent_coef_tensor)
@@ -119,7 +119,7 @@ def _sampler(policy: GaussianPolicy, obs: Any, epsilon: Tensor) -> tuple[Tensor,
 
 
 class SAC(SACMixin, stable_baselines3.SAC):
-    """``stable_baselines3.SAC`` whose mean action becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
+    """``stable_baselines3.SAC`` made smooth; with ``method="plain"`` SB3's, bit for bit.
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.

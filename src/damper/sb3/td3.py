@@ -28,7 +28,7 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
     backbone = td3
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Sample the replay buffer and do the updates, in SB3's order and from its random numbers."""
+        """Sample and update, in SB3's order and from its random numbers."""
         self.policy.set_training_mode(True)
         self._update_learning_rate([self.actor.optimizer, self.critic.optimizer])
         log = Log()
@@ -72,7 +72,7 @@ class TD3Base(OffPolicyMixin, stable_baselines3.TD3):
 
 
 class TD3(TD3Base):
-    """``stable_baselines3.TD3`` whose actor becomes smooth; with ``method="plain"`` it is SB3's, bit for bit.
+    """``stable_baselines3.TD3`` made smooth; with ``method="plain"`` SB3's, bit for bit.
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.

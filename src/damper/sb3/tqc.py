@@ -30,7 +30,7 @@ except ImportError as error:
 
 
 class TQC(SACMixin, sb3_contrib.TQC):
-    """``sb3_contrib.TQC`` whose mean action becomes smooth; with ``method="plain"`` it is that class, bit for bit.
+    """``sb3_contrib.TQC`` made smooth; with ``method="plain"`` that class, bit for bit.
 
     Args:
         policy: as in sb3-contrib, and so are all others up to ``device``.
@@ -94,7 +94,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
     def _bellman(
         self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
     ) -> Tensor:
-        """Quantiles of the target: those of all target critics together, the highest left out, ``[B, n]``."""
+        """Quantiles of the target, ``[B, n]``: of all target critics, the highest left out."""
         batch = inputs.sb3_batch
         action, log_prob = policy.sample(batch.next_obs)
         kept = (

@@ -59,10 +59,10 @@ class EnvPoolVecEnv(VecEnv):
             return pool.restore(pool.state())  # EnvPool cannot be seeded again
         self.close()
         drawn = np.random.SeedSequence().generate_state(self.num_envs) & INT32_MAX
-        own = [
+        chosen = [
             int(new if given is None else given) for given, new in zip(seeds, drawn, strict=True)
         ]
-        self._pool = self._make(seeds=own)
+        self._pool = self._make(seeds=chosen)
         return self._pool.reset()
 
     def step_async(self, actions: NDArray[Any]) -> None:
@@ -75,16 +75,16 @@ class EnvPoolVecEnv(VecEnv):
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Observations to act on, rewards, ends of episodes, infos."""
         assert self._pool is not None, "reset comes before the first step"
-        found = self._pool.receive()
+        step = self._pool.receive()
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        done = found.terminated | found.truncated
+        done = step.terminated | step.truncated
         for i in np.flatnonzero(done):
-            out_of_time = bool(found.truncated[i] and not found.terminated[i])
+            out_of_time = bool(step.truncated[i] and not step.terminated[i])
             infos[i] = {
-                "terminal_observation": found.next_obs[i],
+                "terminal_observation": step.next_obs[i],
                 "TimeLimit.truncated": out_of_time,
             }
-        return found.obs, found.reward, done, infos
+        return step.obs, step.reward, done, infos
 
     def close(self) -> None:
         """Stop EnvPool's threads."""

@@ -1,1 +1,1 @@
-"""Shared by the classes, as in ``stable_baselines3.common``: the mixins, networks as losses see them, state, log."""
+"""What the classes share, as in ``stable_baselines3.common``: mixins, networks, state, log."""

@@ -1,4 +1,4 @@
-"""Check before training that SB3's spaces, buffers and critics fit the method."""
+"""Check before training that SB3's policy, spaces, buffers, critics and observations fit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,56 @@ from torch import nn
 
 from damper.errors import DamperError
 from damper.methods import METHODS, Method
+from damper.sb3.convert import sees_normalised
+
+# SB3's policy classes by name, because sb3-contrib, which the last is of, need not be installed.
+_ALGORITHMS = {
+    "TD3Policy": "TD3 or DDPG",
+    "SACPolicy": "SAC",
+    "ActorCriticPolicy": "PPO",
+    "TQCPolicy": "TQC",
+    "DQNPolicy": "DQN",
+    "RecurrentActorCriticPolicy": "RecurrentPPO",
+}
+
+
+def check_policy(model: Any) -> None:
+    """Raise for a policy class of another algorithm, as in another algorithm's zip."""
+    bases = {base.__name__ for base in model.policy_class.__mro__}
+    expected = {base.__name__ for base in model.policy_aliases["MlpPolicy"].__mro__}
+    if others := _ALGORITHMS.keys() & bases - expected:
+        raise DamperError(
+            f"policy must be made for {type(model).__name__}, but {model.policy_class.__name__} is "
+            f"for {_ALGORITHMS[others.pop()]}: use that class, to load its zip too."
+        )
+
+
+def check_normalisation(model: Any) -> None:
+    """Raise where a trained model would go on with observations normalised otherwise."""
+    before, env = getattr(model, "norm_obs", None), model.get_env()
+    if before is None or env is None or model._n_updates == 0:
+        return
+    now = sees_normalised(model)
+    requirement = "the environment must give observations as the model was trained on them"
+    fix = "to start on others, make a new model and call its set_parameters(path)."
+    if before != now:
+        kinds = {True: "normalised by VecNormalize", False: "as the environment returns them"}
+        raise DamperError(
+            f"{requirement}, {kinds[before]}, but they come {kinds[now]}: "
+            + ("wrap it in VecNormalize.load(statistics, env); " if before else "leave it out; ")
+            + fix
+        )
+    if now and _is_fresh(model.get_vec_normalize_env()):
+        raise DamperError(
+            f"{requirement}, but VecNormalize has seen none yet: use VecNormalize.load(statistics, "
+            f"env); {fix}"
+        )
+
+
+def _is_fresh(env: Any) -> bool:
+    """Whether VecNormalize's statistics are of no more than the observations of one reset."""
+    statistics = env.obs_rms.values() if isinstance(env.obs_rms, dict) else [env.obs_rms]
+    return any(part.count < env.num_envs + 1 for part in statistics)
 
 
 def check_inputs(method: Method, settings: Mapping[str, Mapping[str, Any]], model: Any) -> None:

@@ -1,4 +1,4 @@
-"""Losses and diagnostics of one call of ``train``, for SB3's logger; a GPU is read once, at its end."""
+"""Losses and diagnostics of one call of ``train``; a GPU is read once, at its end."""
 
 from __future__ import annotations
 

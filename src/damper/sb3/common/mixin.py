@@ -1,19 +1,23 @@
-"""The mixin of all ``damper.sb3`` classes: a method by name, its settings as attributes, saving and loading."""
+"""The mixin of all ``damper.sb3`` classes: method, settings as attributes, saving, loading."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.utils import safe_mean
 from torch import Tensor, nn
 
+from damper import metrics
 from damper.engine.envs.env_spec_json import to_json
 from damper.engine.settings import is_number
 from damper.errors import DamperError
@@ -27,22 +31,24 @@ from damper.method_args import (
 )
 from damper.methods import Method, find_method
 from damper.rules import Rule
-from damper.sb3.common.inputs import check_inputs
+from damper.sb3.common.action_trace import ActionTrace
+from damper.sb3.common.inputs import check_inputs, check_normalisation, check_policy
 from damper.sb3.common.networks import differs_in_eval_mode
 from damper.sb3.common.state import MethodState, exchange_state, is_same_state
 from damper.sb3.convert import env_spec, norm_obs, sees_normalised
 from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 
 _FIXED = ("method", "rule", "auxiliary")  # cannot be assigned: the model was built for them
+_SCORES = ("mean_change", "sm")  # of an episode, as ActionTrace adds them to SB3's
 
 
 def init_arguments(local: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an ``__init__`` by name, from its ``locals()``; ``**settings`` as one dictionary."""
+    """Arguments of an ``__init__`` by name, from its ``locals()``; settings as one dictionary."""
     return {name: value for name, value in local.items() if name not in ("self", "__class__")}
 
 
 class SmoothMixin:
-    """Mixin before an SB3 class; the class itself defines which modules act, and how a gradient step is done.
+    """Mixin before an SB3 class, which defines what acts and how a gradient step is done.
 
     Args:
         policy: as in SB3.
@@ -65,6 +71,7 @@ class SmoothMixin:
 
     method: str | Method
     _default_eta = 1.0
+    _on_policy = False
     # Attributes of SB3's classes that are used here.
     device: torch.device
     seed: int | None
@@ -72,7 +79,10 @@ class SmoothMixin:
     policy: Any
     logger: Any
     learning_rate: Any
+    ep_info_buffer: Any
     _current_progress_remaining: float
+    _last_obs: Any
+    _warned_of_collapse = False
     _action_scale: Any = 1.0  # half the environment's range over the policy's, where they differ
 
     def __init__(
@@ -96,11 +106,12 @@ class SmoothMixin:
             else {**settings, "eta": eta}
         )
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
-        self.__dict__["method_settings"] = given
+        self.__dict__["given_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
 
     def _setup_model(self) -> None:
         """SB3's set-up, then the method's; ``load`` comes through here too."""
+        check_policy(self)
         given = self._pop_given_settings()
         self._method = default_eta(self.method, self._default_eta)
         self._apply_settings(given)
@@ -121,7 +132,7 @@ class SmoothMixin:
             self._method, self.policy, self._actor_parameters(), rule_settings, self._generator
         )
 
-    # --- what differs between the classes -------------------------------------------------------------------------
+    # --- what differs between the classes --------------------------------------------------------
 
     @property
     def _actor(self) -> nn.Module:
@@ -129,30 +140,32 @@ class SmoothMixin:
         raise NotImplementedError
 
     def _actor_parameters(self) -> list[nn.Parameter]:
-        """The parameters whose two gradients the rule combines."""
-        return [parameter for parameter in self._actor.parameters() if parameter.requires_grad]
+        """The parameters whose gradients the rule combines; its memory has frozen ones too."""
+        return list(self._actor.parameters())
 
     def _check_method(self) -> None:
         """Raise for a method that this class cannot train with, before anything is built."""
 
     def _check_buffer(self) -> None:
-        """Raise for a custom buffer that does not record its samples' rows, if the method needs their neighbours."""
+        """Raise for a custom buffer without rows, if the method needs a sample's neighbours."""
 
-    # --- settings -------------------------------------------------------------------------------------------------
+    # --- settings --------------------------------------------------------------------------------
 
     def _pop_given_settings(self) -> dict[str, Any]:
-        """The settings given: those of the zip, and those that SB3's ``load(path, eta=0.5)`` made attributes."""
+        """Settings of the zip, and those that SB3's ``load(path, eta=0.5)`` made attributes."""
         parts = {
             name: self.__dict__.pop(name)
             for name in ("rule", "auxiliary", "critic")
             if name in self.__dict__
         }
         self.method = choose(self.method, **parts)
-        known = find_method(self.method).settings()
-        given = {name: self.__dict__.pop(name) for name in known if name in self.__dict__}
-        # Zips of earlier versions have the given settings under ``method_settings``.
-        before = self.__dict__.pop("given_settings", self.method_settings)
-        return {name: value for name, value in before.items() if name in known} | given
+        names = find_method(self.method).settings()
+        before = self.__dict__.pop("given_settings")
+        given = {name: value for name, value in before.items() if name in names}
+        for name in names:
+            if name in self.__dict__:
+                given[name] = self.__dict__.pop(name)
+        return given
 
     def _apply_settings(self, given: Mapping[str, Any]) -> None:
         """Check the given settings and apply them from the next update on."""
@@ -182,7 +195,7 @@ class SmoothMixin:
     def _settings_by_part(
         self, settings: Mapping[str, Any], progress_remaining: float = 1.0
     ) -> dict[str, dict[str, Any]]:
-        """Settings of the method by its parts ("actor", "critic", "rule"), a schedule by its value at that progress."""
+        """Settings by the method's parts ("actor", "critic", "rule"), schedules by their values."""
         now = {
             name: value_at(as_schedule(name, value), progress_remaining)
             for name, value in settings.items()
@@ -190,7 +203,7 @@ class SmoothMixin:
         return self._method.route(now)
 
     def _update_learning_rate(self, optimizers: Any) -> None:
-        """SB3's, at the start of every ``train``; also updates settings of the method that follow a schedule."""
+        """SB3's, at the start of every ``train``; also updates settings that follow a schedule."""
         super()._update_learning_rate(optimizers)  # type: ignore[misc]
         schedules = {
             name: value
@@ -206,7 +219,7 @@ class SmoothMixin:
 
     @property
     def method_settings(self) -> Mapping[str, Any]:
-        """All settings of the method, defaults included (read-only); to change one, assign ``model.<name>``."""
+        """All settings of the method, read-only; to change one, assign ``model.<name>``."""
         return MappingProxyType(self.__dict__["method_settings"])
 
     def __getattr__(self, name: str) -> Any:
@@ -216,28 +229,81 @@ class SmoothMixin:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Assign an attribute; a setting of the method takes effect at the next update, the method itself is fixed."""
-        own = self.__dict__
-        if "_method" in own and name in _FIXED:
+        """Assign an attribute; a setting takes effect at the next update, the method is fixed."""
+        built = "_method" in self.__dict__
+        if built and name in _FIXED:
             load = f"{type(self).__name__}.load(path, {name}=...)"
             raise DamperError(
                 f"{name} must be given when the model is made or loaded, as in {load}: save it "
                 "first."
             )
-        if "_method" in own and name not in own and is_setting(name, self._method):
+        if built and name not in self.__dict__ and is_setting(name, self._method):
             check_names(self._method, {name: value})
             given = {**self.given_settings, name: value}
             check_inputs(self._method, self._settings_by_part(given), self)
             self._apply_settings(given)
-        else:
-            super().__setattr__(name, value)
+            return
+        if built and not hasattr(self, name):
+            self._check_spelling(name)
+        super().__setattr__(name, value)
+
+    def _check_spelling(self, name: str) -> None:
+        """Raise for a new attribute that reads like a setting: it would change nothing."""
+        settings = {setting.lower(): setting for setting in self._method.settings()}
+        # Names with another first letter ("meta", where "eta" is a setting) are the user's own.
+        alike = [setting for setting in settings if setting[0] == name[:1].lower()]
+        if close := difflib.get_close_matches(name.lower(), alike, n=1, cutoff=0.8):
+            raise DamperError(
+                f"{name} is not a setting of method {self._method.name!r}: did you mean "
+                f"{settings[close[0]]!r}?"
+            )
+
+    # --- learning --------------------------------------------------------------------------------
 
     def _setup_learn(self, *arguments: Any, **keywords: Any) -> Any:
-        """SB3's; also records whether observations come from VecNormalize, which later users of the policy need."""
+        """SB3's; also records whether VecNormalize normalises observations, for later users."""
+        check_normalisation(self)
         self.norm_obs = sees_normalised(self)
+        self._trace = ActionTrace(self.action_space, self._unscale)
         return super()._setup_learn(*arguments, **keywords)  # type: ignore[misc]
 
-    # --- saving ---------------------------------------------------------------------------------------------------
+    def _unscale(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """The policy's actions in the environment's units."""
+        unscaled: NDArray[Any] = self.policy.unscale_action(actions)
+        return unscaled
+
+    def _update_info_buffer(
+        self, infos: Sequence[dict[str, Any]], dones: NDArray[np.bool_] | None = None
+    ) -> None:
+        """SB3's, after every step; also scores the smoothness of the episodes that ended."""
+        ended = dones is not None and self._trace.end_step(dones, infos)
+        super()._update_info_buffer(infos, dones)  # type: ignore[misc]
+        # Before, the first weights may still decide: PPO's give all observations nearly one action.
+        if ended and not self._warned_of_collapse and self._current_progress_remaining < 0.9:
+            self._warn_of_collapse()
+
+    def _scored_episodes(self) -> list[dict[str, float]]:
+        """Those among the last episodes (``stats_window_size``) that have smoothness scores."""
+        return [episode for episode in self.ep_info_buffer if "sm" in episode]
+
+    def _warn_of_collapse(self) -> None:
+        """Warn once if the policy holds one constant action."""
+        episodes = self._scored_episodes()
+        changes, lengths = ([episode[key] for episode in episodes] for key in ("mean_change", "l"))
+        eta = self._settings["rule"].get("eta", 0.0)
+        if sentence := metrics.collapse_warning(changes, lengths, eta, self._on_policy):
+            self._warned_of_collapse = True
+            warnings.warn(sentence, stacklevel=2)
+
+    def dump_logs(self, *arguments: Any) -> None:
+        """SB3's, with ``rollout/mean_change`` and ``rollout/sm`` beside the mean return."""
+        if episodes := self._scored_episodes():
+            for name in _SCORES:
+                mean = safe_mean([episode[name] for episode in episodes])
+                self.logger.record(f"rollout/{name}", mean)
+        super().dump_logs(*arguments)  # type: ignore[misc]
+
+    # --- saving ----------------------------------------------------------------------------------
 
     def save(self, *arguments: Any, **keywords: Any) -> None:
         """SB3's; also saves the environment's spec in plain text, to be read without unpickling."""
@@ -246,7 +312,7 @@ class SmoothMixin:
 
     @classmethod
     def load(cls, *arguments: Any, **keywords: Any) -> Any:
-        """SB3's, which makes every keyword an attribute; raises for other methods' settings and misspelt names."""
+        """SB3's; raises for other methods' settings and misspelt names among the keywords."""
         model = super().load(*arguments, **keywords, _loading=True)  # type: ignore[misc]
         names = [
             name
@@ -260,15 +326,16 @@ class SmoothMixin:
         ]
         given = [name for name in keywords if is_setting(name, model._method)]
         check_names(model._method, {name: keywords[name] for name in (*given, *close)}, names)
+        check_normalisation(model)
         return model
 
     def set_parameters(
         self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
     ) -> None:
-        """SB3's; ``load`` with another method drops the saved method's state, and this method's starts afresh."""
-        params, own = load_path_or_dict, self.get_parameters()
-        if other := self.__dict__.pop("_loading", False) and not is_same_state(params, own):
-            params = exchange_state(params, own)
+        """SB3's; ``load`` with another method drops the saved state for a fresh one."""
+        params, current = load_path_or_dict, self.get_parameters()
+        if other := self.__dict__.pop("_loading", False) and not is_same_state(params, current):
+            params = exchange_state(params, current)
         super().set_parameters(params, exact_match, device)  # type: ignore[misc]
         if other:
             self.method_state.update_average(self._actor, rate=1.0)
@@ -282,6 +349,7 @@ class SmoothMixin:
             "_parsed_settings",
             "_generator",
             "_action_scale",
+            "_trace",
             "method_state",
         ]
 

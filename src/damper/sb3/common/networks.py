@@ -1,16 +1,19 @@
-"""Stable-Baselines3's actors and critics as the losses see them: a Policy and a Critic of ``damper.interface``."""
+"""SB3's actors and critics as losses see them: ``Policy`` and ``Critic`` of the interface."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from gymnasium.vector.utils import create_empty_array
 from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy, ContinuousCritic
+from stable_baselines3.common.torch_layers import MlpExtractor
 from stable_baselines3.sac.policies import Actor as SacActor
 from torch import Tensor, nn
 from torch.distributions import Normal
@@ -20,7 +23,7 @@ from damper.sb3.common.state import MethodState
 
 
 class SB3Policy:
-    """An actor as a loss calls it, for one gradient step: calls on the same observation tensor share one forward pass.
+    """An actor for one gradient step: calls on the same observation tensor share a forward pass.
 
     Only passes that record a graph are kept: a value computed under ``no_grad`` must not stand in
     for one that a loss differentiates.
@@ -31,7 +34,7 @@ class SB3Policy:
     def __init__(
         self, actor: BasePolicy, state: MethodState | None = None, eval_mode: bool = False
     ) -> None:
-        """``eval_mode`` runs the actor as at evaluation: dropout off, normalisation by its running statistics."""
+        """``eval_mode`` runs the actor as at evaluation: no dropout, running statistics."""
         self.actor: Any = actor
         self.state, self.eval_mode = state, eval_mode
         self._cache: dict[tuple[str, int], tuple[Any, Any]] = {}  # (obs, value) by kind and id(obs)
@@ -42,8 +45,12 @@ class SB3Policy:
         """Evaluate the actor once on ``joined`` for all its equal parts ``[B, ...]``."""
         self._joined, self._parts = joined, parts
 
+    def remember(self, obs: Any, action: Tensor) -> None:
+        """Answer ``policy(obs)`` with an action that a forward pass for another loss gave."""
+        self._cache["action", id(obs)] = (obs, action)
+
     def _cached(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
-        """``compute(obs)``, once per kind and observation; the first part of a joined batch computes all of them."""
+        """``compute(obs)``, once per kind and observation, or at once for a joined batch."""
         # The observation is kept beside the value so that its id cannot be reused while the entry
         # lives.
         key = kind, id(obs)
@@ -52,15 +59,12 @@ class SB3Policy:
         joined = any(part is obs for part in self._parts)
         with eval_mode(self.actor) if self.eval_mode else nullcontext():
             value = compute(self._joined if joined else obs)
-        values = (
-            zip(self._parts, split(value, len(self._parts)), strict=True)
-            if joined
-            else [(obs, value)]
-        )
-        found = {(kind, id(part)): (part, value) for part, value in values}
+        parts = self._parts if joined else [obs]
+        values = split(value, len(parts)) if joined else [value]
+        computed = {(kind, id(part)): (part, v) for part, v in zip(parts, values, strict=True)}
         if torch.is_grad_enabled():
-            self._cache |= found
-        return found[key][1]
+            self._cache |= computed
+        return computed[key][1]
 
     def __call__(self, obs: Any) -> Tensor:
         """``μ(s)`` in [-1, 1]."""
@@ -89,16 +93,16 @@ class GaussianPolicy(SB3Policy):
 
     def parameters(self, obs: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Mean before the tanh, log standard deviation, and what else gSDE needs."""
-        found: tuple[Tensor, Tensor, dict[str, Tensor]]
-        found = self._cached("parameters", obs, self.actor.get_action_dist_params)
-        return found
+        outputs: tuple[Tensor, Tensor, dict[str, Tensor]]
+        outputs = self._cached("parameters", obs, self.actor.get_action_dist_params)
+        return outputs
 
     def __call__(self, obs: Any) -> Tensor:
         """``tanh`` of the mean."""
         return self._cached("action", obs, lambda s: torch.tanh(self.parameters(s)[0]))
 
     def sample(self, obs: Any) -> tuple[Tensor, Tensor]:
-        """An action and its log-probability, drawn from torch's global generator exactly as SB3 draws it."""
+        """An action and its log-probability, drawn from torch's generator as SB3 draws it."""
         return self._cached("sample", obs, self._sample)
 
     def _sample(self, obs: Any) -> Any:
@@ -118,7 +122,7 @@ class GaussianPolicy(SB3Policy):
         return self.actor.action_dist.log_prob_from_params(mean, log_std, **others)
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation before the tanh; gSDE's deviation is the one its noise amounts to."""
+        """Mean and log standard deviation before the tanh; gSDE's is what its noise amounts to."""
         mean, log_std, others = self.parameters(obs)
         if others:
             log_std = self.actor.action_dist.proba_distribution(
@@ -150,7 +154,7 @@ class OnPolicyActor(SB3Policy):
         return policy.action_net(policy.mlp_extractor.forward_actor(features))
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation before any tanh; gSDE's deviation is the one its noise amounts to."""
+        """Mean and log standard deviation before any tanh; gSDE's is what its noise amounts to."""
         return self._cached("distribution", obs, self._moments)
 
     def _moments(self, obs: Any) -> tuple[Tensor, Tensor]:
@@ -163,6 +167,38 @@ class OnPolicyActor(SB3Policy):
         return inside.mean, inside.stddev.log()
 
 
+def evaluates_jointly(policy: Any) -> bool:
+    """Whether ``evaluate_jointly`` does what the policy's ``evaluate_actions`` does."""
+    kind, names = type(policy), ("evaluate_actions", "extract_features")
+    return (
+        _is_own(policy)
+        and all(getattr(kind, name) is getattr(ActorCriticPolicy, name) for name in names)
+        and "evaluate_actions" not in vars(policy)
+        and type(policy.mlp_extractor) is MlpExtractor
+        and type(policy.action_dist) is DiagGaussianDistribution
+        and isinstance(policy.observation_space, Box)
+    )
+
+
+def evaluate_jointly(
+    policy: Any, obs: Tensor, count: int, actions: Tensor
+) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+    """SB3's ``evaluate_actions`` at the first ``count`` observations, and mean actions at all."""
+    features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
+    mean = policy.action_net(policy.mlp_extractor.forward_actor(features))
+    if policy.share_features_extractor:
+        features = features[:count]
+    else:
+        features = BasePolicy.extract_features(policy, obs[:count], policy.vf_features_extractor)
+    values = policy.value_net(policy.mlp_extractor.forward_critic(features))
+    # torch.distributions.Normal's many small operations take longer than the network.
+    log_std, log_2pi = policy.log_std, math.log(2.0 * math.pi)
+    standardised = (actions - mean[:count]) * torch.exp(-log_std)
+    log_prob = -0.5 * standardised.square().sum(1) - (log_std + 0.5 * log_2pi).sum()
+    entropy = (log_std + 0.5 * (1.0 + log_2pi)).sum().expand(count)
+    return (values, log_prob, entropy), mean
+
+
 def _is_own(policy: Any) -> bool:
     """Whether a policy's class has SB3's own methods for making the distribution."""
     names, kind = ("get_distribution", "_get_action_dist_from_latent"), type(policy)
@@ -170,26 +206,37 @@ def _is_own(policy: Any) -> bool:
 
 
 def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The parameters of PPO's policy that its actions depend on: not shared with the value function, and shared."""
+    """Parameters that PPO's actions depend on: not shared with the value function, and shared.
+
+    Frozen ones are among them: a rule's memory has entries for them.
+    """
     blank = policy.obs_to_tensor(create_empty_array(policy.observation_space, n=1, fn=np.zeros))[0]
-    parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-    with eval_mode(policy), torch.enable_grad():
+    with _unfrozen(policy) as parameters, eval_mode(policy), torch.enable_grad():
         distribution = policy.get_distribution(blank)
-        outputs = (
-            distribution.log_prob(distribution.mode()).sum(),
-            policy.predict_values(blank).sum(),
-        )
-    acting, valued = (
-        torch.autograd.grad(output, parameters, allow_unused=True)
-        if output.requires_grad
-        else [None] * len(parameters)
-        for output in outputs
-    )
-    uses = list(zip(parameters, acting, valued, strict=True))
-    own = [parameter for parameter, acts, values in uses if acts is not None and values is None]
-    return own, [
-        parameter for parameter, acts, values in uses if acts is not None and values is not None
-    ]
+        log_prob = distribution.log_prob(distribution.mode()).sum()
+        value = policy.predict_values(blank).sum()
+        acting = torch.autograd.grad(log_prob, parameters, allow_unused=True)
+        valued = torch.autograd.grad(value, parameters, allow_unused=True)
+    separate: list[nn.Parameter] = []
+    shared: list[nn.Parameter] = []
+    for parameter, acts, values in zip(parameters, acting, valued, strict=True):
+        if acts is not None:
+            (separate if values is None else shared).append(parameter)
+    return separate, shared
+
+
+@contextmanager
+def _unfrozen(module: nn.Module) -> Iterator[list[nn.Parameter]]:
+    """All parameters of a module, which require gradients inside."""
+    parameters = list(module.parameters())
+    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
+    for parameter in frozen:
+        parameter.requires_grad_(True)
+    try:
+        yield parameters
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
 
 
 class SB3Critic:
@@ -200,7 +247,7 @@ class SB3Critic:
         self.critic = critic
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:
-        """``Q_j(s, a)``, ``[n_critics, B]``; an action ``[n_critics, B, A]`` gives each critic its own copy."""
+        """``Q_j(s, a)``, ``[n_critics, B]``; an action ``[n_critics, B, A]`` has one per critic."""
         values = self.critic(obs, action) if action.ndim == 2 else self._each(obs, action)
         return torch.stack([value.squeeze(-1) for value in values], -2)
 
@@ -239,7 +286,7 @@ def split(batch: Any, count: int) -> Sequence[Any]:
 
 
 def differs_in_eval_mode(module: nn.Module) -> bool:
-    """Whether ``train()`` and ``eval()`` mode give different outputs: by batch normalisation or dropout."""
+    """Whether outputs differ in ``train()`` and ``eval()`` mode: batch normalisation, dropout."""
     mode_dependent = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
     return any(isinstance(part, mode_dependent) for part in module.modules())
 

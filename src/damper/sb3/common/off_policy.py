@@ -1,4 +1,4 @@
-"""What ``damper.sb3``'s off-policy classes share: one update's inputs, and the gradient steps of critic and actor."""
+"""What the off-policy classes share: an update's inputs, steps of critic and actor."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from damper._backward import backward
 from damper.engine.envs.pool import action_scale
 from damper.interface import Batch
 from damper.sb3.buffers import indexed, indexed_class, neighbours
+from damper.sb3.common.fused import fused
 from damper.sb3.common.log import Log
 from damper.sb3.common.mixin import SmoothMixin
 from damper.sb3.common.networks import SB3Critic, SB3Policy
@@ -77,7 +79,12 @@ class OffPolicyMixin(SmoothMixin):
         super().load_replay_buffer(*arguments, **keywords)  # type: ignore[misc]
         self._check_buffer()
 
-    # --- one update's inputs --------------------------------------------------------------------------------------
+    def _sample_action(self, *arguments: Any, **keywords: Any) -> Any:
+        """SB3's; also keeps the action without exploration noise."""
+        with self._trace.watch(self.policy.actor):
+            return super()._sample_action(*arguments, **keywords)  # type: ignore[misc]
+
+    # --- one update's inputs ---------------------------------------------------------------------
 
     def _sample_inputs(self, batch_size: int) -> UpdateInputs:
         """A batch as SB3 samples it, and the method's further inputs."""
@@ -108,7 +115,7 @@ class OffPolicyMixin(SmoothMixin):
         }
         return UpdateInputs(sb3_batch, smoothness_batch, gamma, noise)
 
-    # --- the two gradient steps -----------------------------------------------------------------------------------
+    # --- the two gradient steps ------------------------------------------------------------------
 
     def _critic_loss(self, inputs: UpdateInputs, target: Tensor) -> Tensor:
         return self.backbone.critic_loss(SB3Critic(self.critic), inputs.sb3_batch, target)
@@ -126,17 +133,19 @@ class OffPolicyMixin(SmoothMixin):
         log.add(critic_loss=loss)
         self.critic.optimizer.zero_grad()
         loss.backward()
-        self.critic.optimizer.step()
+        self._step(self.critic.optimizer)
 
     def _update_actor(
         self, actor_loss: Tensor, policy: SB3Policy, inputs: UpdateInputs, log: Log
     ) -> None:
-        """One gradient step of the actor on SB3's loss, its gradient combined with the method's auxiliary one."""
+        """One gradient step of the actor, SB3's gradient combined with the auxiliary one."""
         method, state = self._method, self.method_state
-        parameters = state.trainable_parameters(self.actor)
+        parameters = state.actor_parameters(self.actor)
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
         log.add(actor_loss=actor_loss)
-        self.actor.optimizer.zero_grad()  # before differentiating, so that new gradients reuse the memory
-        if not parameters:  # the whole actor is frozen, while the critics learn
+        # Before differentiating, so that new gradients reuse the memory.
+        self.actor.optimizer.zero_grad()
+        if not trained:  # the whole actor is frozen, while the critics learn
             return
         if method.actor:
             # With dropout or batch normalisation, the policy in eval mode is the one that must be
@@ -147,16 +156,22 @@ class OffPolicyMixin(SmoothMixin):
             )
             log.add(auxiliary_loss=auxiliary)
         if method.actor and method.rule:
-            settings = self._settings["rule"]
-            own = {
-                "state": state.rule_state,
-                "process_group": None,
-                **settings,
-            }  # SB3 trains in one process
-            report = backward(actor_loss, auxiliary, parameters, rule=method.rule, **own)
+            report = backward(
+                actor_loss,
+                auxiliary,
+                parameters,
+                rule=method.rule,
+                state=state.rule_state,
+                process_group=None,  # SB3 trains in one process
+                **self._settings["rule"],
+            )
             state.set_rule_state(report.state)
             log.add_report(report)
         else:
             loss = actor_loss + auxiliary if method.actor else actor_loss
-            loss.backward(inputs=parameters)
-        self.actor.optimizer.step()
+            loss.backward(inputs=trained)
+        self._step(self.actor.optimizer)
+
+    def _step(self, optimizer: Optimizer) -> None:
+        with fused(optimizer) if self._method.losses else nullcontext():
+            optimizer.step()

@@ -18,7 +18,7 @@ Parameters = Mapping[str, Any]
 
 
 class MethodState(nn.Module):
-    """A second head with the actor's Polyak average (ASAP), and the state of a rule that has one (Bloop).
+    """A second head with the actor's Polyak average (ASAP), and a rule's state (Bloop).
 
     Its ``state_dict`` goes into SB3's zips as ``method_state``; it is empty for a method without
     state.
@@ -76,59 +76,60 @@ class MethodState(nn.Module):
         for copy in (self.average, self.average_head):
             copy.train(False).requires_grad_(False)
 
-    def trainable_parameters(self, actor: nn.Module) -> list[nn.Parameter]:
+    def actor_parameters(self, actor: nn.Module) -> list[nn.Parameter]:
         """The parameters of the actor's optimizer: the actor's, and the second head's."""
-        return [p for p in (*actor.parameters(), *self._head_parameters()) if p.requires_grad]
+        return [*actor.parameters(), *self._head_parameters()]
 
     def _head_parameters(self) -> Iterable[nn.Parameter]:
         return self.head.parameters() if hasattr(self, "head") else ()
 
     def update_average(self, actor: nn.Module, rate: float = AVERAGE_RATE) -> None:
-        """Move the Polyak average towards the actor (rate 1 copies it); no effect without a second head."""
+        """Move the Polyak average towards the actor (rate 1 copies it), if there is one."""
         if hasattr(self, "head"):
             polyak_update(actor.parameters(), self.average.parameters(), rate)
             polyak_update(self.head.parameters(), self.average_head.parameters(), rate)
 
     @property
     def rule_state(self) -> Any:
-        """The rule's state as the rule gave it: a tensor, or a named tuple of tensors; None without."""
+        """The rule's state as the rule gave it: a tensor, a named tuple of tensors, or None."""
         return rebuild_state(
             self._rule_state_type, [buffer for _, buffer in self.named_buffers(recurse=False)]
         )
 
     def set_rule_state(self, state: Any) -> None:
-        """Keep the rule's state as buffers ``memory_0``, ``memory_1``, ...; None changes nothing."""
+        """Keep the rule's state as buffers ``memory_0``, ...; None changes nothing."""
         self._rule_state_type = self._rule_state_type if state is None else type(state)
         for i, tensor in enumerate(state_tensors(state)):
             self.register_buffer(f"memory_{i}", tensor)
 
 
-def is_same_state(saved: Parameters, own: Parameters) -> bool:
-    """Whether the method states in two models' ``get_parameters()`` have the same names and shapes."""
-    first, second = (parameters.get("method_state", {}) for parameters in (saved, own))
-    return {name: x.shape for name, x in first.items()} == {
-        name: x.shape for name, x in second.items()
-    }
+def is_same_state(saved: Parameters, current: Parameters) -> bool:
+    """Whether two models' method states have the same names and shapes."""
+    shapes = [
+        {name: tensor.shape for name, tensor in parameters.get("method_state", {}).items()}
+        for parameters in (saved, current)
+    ]
+    return shapes[0] == shapes[1]
 
 
-def exchange_state(saved: Parameters, own: Parameters) -> Parameters:
-    """The saved parameters with the method state of ``own``, and its optimizer group for a second head."""
-    found = {name: state for name, state in saved.items() if name != "method_state"}
-    found |= {name: state for name, state in own.items() if name == "method_state"}
+def exchange_state(saved: Parameters, current: Parameters) -> Parameters:
+    """Saved parameters with the method state and second head's optimizer group of ``current``."""
+    exchanged = {name: state for name, state in saved.items() if name != "method_state"}
+    if "method_state" in current:
+        exchanged["method_state"] = current["method_state"]
     if "actor.optimizer" in saved:
-        policy, head = _split_groups(saved)[0], _split_groups(own)[1]
-        kept = [index for group in policy for index in group["params"]]
-        state = {
-            index: value
-            for index, value in saved["actor.optimizer"]["state"].items()
-            if index in kept
+        policy, head = _split_groups(saved)[0], _split_groups(current)[1]
+        kept = {index for group in policy for index in group["params"]}
+        moments = saved["actor.optimizer"]["state"]
+        exchanged["actor.optimizer"] = {
+            "state": {index: value for index, value in moments.items() if index in kept},
+            "param_groups": [*policy, *head],
         }
-        found["actor.optimizer"] = {"state": state, "param_groups": [*policy, *head]}
-    return found
+    return exchanged
 
 
 def _split_groups(parameters: Parameters) -> tuple[list[Any], list[Any]]:
-    """The actor's parameter groups, and that of the second head, the last one if there is a head."""
+    """The actor's parameter groups, and that of the second head, if there is one."""
     groups = parameters["actor.optimizer"]["param_groups"]
     count = len(groups) - ("head.weight" in parameters.get("method_state", {}))
     return groups[:count], groups[count:]
