@@ -73,10 +73,10 @@ def sample_of_torchrl() -> Sample:
     return Sample(batch["observation"], following["observation"], following["terminated"])
 
 
-def section(title: str) -> str:
+def section(title: str, level: str = "## ") -> str:
     """The page's code below a heading."""
     text = PAGE.read_text(encoding="utf-8")
-    start = text.index(f"## {title}")
+    start = text.index(f"{level}{title}")
     end = text.find("\n## ", start)
     return "".join(BLOCK.findall(text[start:end]))
 
@@ -93,7 +93,7 @@ def test_recipes_take_the_library_s_batch(
     titles: list[str], sample: Callable[[], Sample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: dict[str, Any] = {}
-    exec(section("A plain loop"), names)
+    exec(section("Recipes for your own loop", "# "), names)
     names |= sample()._asdict()
     names["done"] = names["done"].expand(SIZE, 1)
     padding = 256 // SIZE  # the page's batch has 256 rows, which TorchRL's recipe spells out

@@ -402,7 +402,6 @@ def test_a_deleted_working_directory_is_one_sentence(capsys, monkeypatch, tmp_pa
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("bench", "updat"), "did you mean 'update'?"),
         (("train", "Pendulum-v1", "--backend", "envpol"), "did you mean 'envpool'?"),
         (
             ("train", "Pendulum-v1", "--activation", "elu"),

@@ -88,7 +88,7 @@ def test_commands_on_the_pages_have_the_options_they_name():
         )
         for option in re.findall(r"--[a-z][\w-]*", rest)
     }
-    assert len(named) > 50
+    assert len(named) > 30
     assert [one for one in sorted(named) if one[2] not in options(one[1])] == []
 
 

@@ -19,6 +19,7 @@ from damper.engine.envs import env_spec_from_id, make_pool, spec_of
 from damper.engine.envs.env_spec_json import missing_part, to_json
 from damper.errors import DamperError
 from damper.tasks import TASKS
+from paper.cli import main as paper_main
 from tests.wrappers import Flip, Silent
 
 SMALL: dict[str, Any] = {
@@ -226,7 +227,7 @@ def test_the_module_of_an_environment_may_register_its_methods(
         damper.train("envs_and_rules:Text-v0", rule="of-a-user", out="python", **SMALL)
         forget()
         request = ["td3-table", "--tasks", "envs_and_rules:Text-v0", "--methods", "of-a-user"]
-        main(
+        paper_main(
             [
                 "reproduce",
                 *request,
@@ -239,7 +240,7 @@ def test_the_module_of_an_environment_may_register_its_methods(
                 "runs",
             ]
         )
-        assert len(list(Path("records").glob("*/*/*.json"))) == 1
+        assert len(list(Path("records").glob("spool/**/*.json"))) == 1
     finally:
         forget()
 

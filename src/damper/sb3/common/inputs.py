@@ -28,7 +28,7 @@ _ALGORITHMS = {
 def check_policy(model: Any) -> None:
     """Raise for a policy class of another algorithm, as in another algorithm's zip."""
     bases = {base.__name__ for base in model.policy_class.__mro__}
-    expected = {base.__name__ for base in model.policy_aliases["MlpPolicy"].__mro__}
+    expected = {base.__name__ for own in model.policy_aliases.values() for base in own.__mro__}
     if others := _ALGORITHMS.keys() & bases - expected:
         raise DamperError(
             f"policy must be made for {type(model).__name__}, but {model.policy_class.__name__} is "
