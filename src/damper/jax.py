@@ -43,14 +43,6 @@ class AuxiliaryState(NamedTuple):
     report: Report
 
 
-class _Unit(NamedTuple):
-    """A gradient as ``g = m x`` with ``k = ‖x‖``, m such that squares of x do not overflow."""
-
-    x: Any
-    k: jax.Array
-    m: jax.Array
-
-
 def damper(stats: PairStats, eta: Any) -> tuple[jax.Array, jax.Array]:
     """The lengths that DAMPER adds along the two directions: see ``damper.rules.damper``."""
     usable = (stats.n_R > 0) & (stats.n_T > 0)
@@ -67,11 +59,7 @@ RULES: dict[str, Rule] = {"damper": damper}
 def combine(primary: Any, auxiliary: Any, eta: Any = 1.0, rule: str = "damper") -> Any:
     """The combined gradient of two pytrees of one structure, ``damper.combine`` for JAX.
 
-    Args:
-        primary: the gradient of the actor's own loss.
-        auxiliary: the temporal gradient.
-        eta: DAMPER's η in [0, 1], a number or a traced scalar.
-        rule: a name in ``damper.jax.RULES``.
+    η is a number in [0, 1] or a traced scalar, ``rule`` a name in ``damper.jax.RULES``.
     """
     return _combine(primary, auxiliary, _find(rule), _checked(eta))[0]
 
@@ -124,11 +112,8 @@ def temporal_loss(
 ) -> jax.Array:
     """``mean ‖μ(s') − μ(s)‖²`` over the pairs that the mask keeps, as ``damper.temporal_loss``.
 
-    Args:
-        policy: μ, from observations ``[B, ...]`` to deterministic actions ``[B, A]``.
-        obs: observations.
-        next_obs: their true successors.
-        mask: True (or 1.0) for the pairs to keep, ``[B]`` or ``[B, 1]``; None keeps all.
+    μ maps observations ``[B, ...]`` to deterministic actions ``[B, A]``; the mask, ``[B]`` or
+    ``[B, 1]``, is True (or 1.0) for the pairs to keep.
     """
     squares = jnp.square(policy(next_obs) - policy(obs)).sum(-1)
     if mask is None:
@@ -143,17 +128,16 @@ def _combine(primary: Any, auxiliary: Any, coefficients: Rule, eta: Any) -> tupl
             "auxiliary must be a gradient with respect to the same parameters as the primary one, "
             "but their pytrees differ: differentiate both losses by the same argument."
         )
-    R, T = _unit(primary), _unit(auxiliary)
-    n_R, n_T = R.m * R.k, T.m * T.k
+    (x_R, k_R, n_R), (x_T, k_T, n_T) = _scaled(primary), _scaled(auxiliary)
     usable_R, usable_T = (n_R >= TINY) & jnp.isfinite(n_R), (n_T >= TINY) & jnp.isfinite(n_T)
-    cosine = jnp.clip(_dot(R.x, T.x) / (R.k * T.k), -1.0, 1.0)
+    cosine = jnp.clip(_dot(x_R, x_T) / (k_R * k_T), -1.0, 1.0)
     stats = PairStats(
         jnp.where(usable_R, n_R, 0.0),
         jnp.where(usable_T, n_T, 0.0),
         jnp.where(usable_R & usable_T, cosine, 0.0),
     )
     r, s = coefficients(stats, eta)
-    along_R, along_T = r / jnp.where(R.k > 0, R.k, 1.0), s / jnp.where(T.k > 0, T.k, 1.0)
+    along_R, along_T = r / jnp.where(k_R > 0, k_R, 1.0), s / jnp.where(k_T > 0, k_T, 1.0)
 
     def add(g_R: jax.Array, x_R: jax.Array, x_T: jax.Array) -> jax.Array:
         g = g_R.astype(x_R.dtype) + along_R * x_R + along_T * x_T
@@ -162,10 +146,11 @@ def _combine(primary: Any, auxiliary: Any, coefficients: Rule, eta: Any) -> tupl
     over = jnp.where(usable_R, 1.0 / jnp.where(usable_R, n_R, 1.0), 0.0)
     guard = ~(usable_R & usable_T)
     report = Report(stats.c, stats.n_T * over, stats.c < 0, s * over, guard)
-    return jax.tree.map(add, primary, R.x, T.x), report
+    return jax.tree.map(add, primary, x_R, x_T), report
 
 
-def _unit(gradient: Any) -> _Unit:
+def _scaled(gradient: Any) -> tuple[Any, jax.Array, jax.Array]:
+    """x, ``‖x‖`` and ``‖g‖`` of ``g = m x``, with m such that squares of x do not overflow."""
     # Half precision is computed in float32, and float64 (where JAX has it) in float64.
     wide = jax.tree.map(lambda g: g.astype(jnp.promote_types(g.dtype, jnp.float32)), gradient)
     m = jnp.stack([jnp.max(jnp.abs(g), initial=0.0) for g in jax.tree.leaves(wide)]).max()
@@ -173,7 +158,8 @@ def _unit(gradient: Any) -> _Unit:
     # is a normal number.
     m = jnp.clip(jnp.exp2(jnp.floor(jnp.log2(m))), 2.0**-120, 2.0**120)
     x = jax.tree.map(lambda g: g / m, wide)
-    return _Unit(x, jnp.sqrt(_dot(x, x)), m)
+    k = jnp.sqrt(_dot(x, x))
+    return x, k, m * k
 
 
 def _dot(a: Any, b: Any) -> jax.Array:

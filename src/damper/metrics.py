@@ -93,12 +93,8 @@ def collapse_warning(
 ) -> str | None:
     """A sentence with the likely fix where training ended in one constant action, or None.
 
-    Args:
-        mean_changes: ``mean_change`` of the training's episodes so far; the last
-            ``COLLAPSE_EPISODES`` decide, and fewer are no evidence.
-        lengths: their numbers of steps.
-        eta: DAMPER's η now; 0 for methods that have none.
-        on_policy: whether it is PPO, where noise of small minibatches also drives it there.
+    The last ``COLLAPSE_EPISODES`` episodes of training decide; fewer are no evidence. η is 0 for
+    methods that have none; in PPO noise of small minibatches also drives a policy there.
     """
     changes, steps = (np.asarray(x)[-COLLAPSE_EPISODES:] for x in (mean_changes, lengths))
     if len(changes) < COLLAPSE_EPISODES or not is_constant(changes, steps):

@@ -6,9 +6,8 @@ import torch
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
 from damper.engine.data.random_streams import Streams
-from damper.losses._maths import squashed_gaussian
 from damper.losses.l2c2 import neighbour
-from damper.losses.l2c2_released import l2c2_released_actor
+from damper.losses.l2c2_released import l2c2_released_actor, log_prob
 from tests.losses.helpers import (
     BATCH,
     OBS,
@@ -27,7 +26,7 @@ from tests.losses.helpers import (
 def test_log_prob_is_the_squashed_gaussians():
     torch.manual_seed(0)
     mean, log_std, epsilon = torch.randn(3, 50, 2, dtype=torch.float64)
-    _, ours = squashed_gaussian(mean, 0.3 * log_std, epsilon)
+    ours = log_prob((mean, 0.3 * log_std), epsilon)
     theirs = Independent(
         TransformedDistribution(Normal(mean, (0.3 * log_std).exp()), TanhTransform(cache_size=1)), 1
     )

@@ -15,6 +15,11 @@ DRAWS = 4
 LOG_RATIO = 10.0
 
 
+def log_prob(distribution: tuple[Tensor, Tensor], epsilon: Tensor) -> Tensor:
+    """``log π(tanh(m + σε))`` of the squashed Gaussian."""
+    return squashed_gaussian(*distribution, epsilon)[1]
+
+
 def _actor(
     policy: Policy,
     batch: Batch,
@@ -36,11 +41,10 @@ def _actor(
         return l2c2_actor(policy, batch, noise, **bounds, released_d=released_d)
     near = neighbour(batch, noise["l2c2"], sigma, lambda_low, lambda_high, released_d)
     here, there = policy.distribution(batch.obs), policy.distribution(near.obs)
-    ratios = []
-    for k in range(DRAWS):
-        _, log_prob_here = squashed_gaussian(*here, noise[f"l2c2_here_{k}"])
-        _, log_prob_there = squashed_gaussian(*there, noise[f"l2c2_there_{k}"])
-        ratios.append(log_prob_there - log_prob_here)
+    ratios = [
+        log_prob(there, noise[f"l2c2_there_{k}"]) - log_prob(here, noise[f"l2c2_here_{k}"])
+        for k in range(DRAWS)
+    ]
     overlap = (0.5 * torch.stack(ratios).clamp(-LOG_RATIO, LOG_RATIO)).exp().mean(0)
     return (near.weight * (1.0 - overlap).clamp(min=0.0)).mean(-1)
 
