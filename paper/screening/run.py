@@ -31,6 +31,7 @@ from damper.losses.temporal import temporal
 from damper.methods import METHODS, Method
 from damper.rules import RULES
 from paper.screening.rule import screen
+from paper.screening.table import collect, read, tables
 from paper.screening.variants import PPO, SCALED, SECOND, THIRD, VARIANTS, complete
 
 NUMBERS = (
@@ -44,7 +45,7 @@ NUMBERS = (
     "n_T",
     "length",
 )
-MEASURES = ("return", "length", "smoothness", "mean_change")
+MEASURES = ("return", "length", "sm", "mean_change")
 
 
 def register() -> None:
@@ -295,9 +296,16 @@ def ppo(args: argparse.Namespace) -> None:
             )
 
 
+def table(args: argparse.Namespace) -> None:
+    """Print the tables of the rows on record; with folders, first put their rows on record."""
+    if args.folders:
+        print(f"{collect(args.folders, args.results)} rows in {args.results}")
+    print(tables(read(args.results)))
+
+
 def main() -> None:
     """Parse and run."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(prog="python -m paper.screening")
     commands = parser.add_subparsers(required=True)
     for function in (train, ppo):
         command = commands.add_parser(function.__name__)
@@ -324,5 +332,9 @@ def main() -> None:
         command.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
         command.add_argument("--only", nargs="+")
         command.add_argument("--out", type=Path, required=True)
+    command = commands.add_parser("table")
+    command.set_defaults(function=table)
+    command.add_argument("folders", type=Path, nargs="*")
+    command.add_argument("--results", type=Path, default=Path("results/screening.jsonl"))
     args = parser.parse_args()
     args.function(args)
