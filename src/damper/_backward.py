@@ -48,8 +48,8 @@ def backward(
         state: the memory of a rule that has one: the previous call's ``report.state``.
         retain_graph: keep the graph of both losses for another differentiation, as in
             ``Tensor.backward``.
-        process_group: the processes over which the two gradients are averaged before they are
-            combined. "auto" is the group of the ``DistributedDataParallel`` module given as
+        process_group: the processes over which the two gradients, and the auxiliary loss's value,
+            are averaged before they are combined. "auto" is the group of the ``DistributedDataParallel`` module given as
             ``parameters``; None does not average.
         **settings: the rule's own settings.
 
@@ -66,12 +66,13 @@ def backward(
         settings["eta"] = eta
     primary = _gradients("primary_loss", primary_loss, leaves, retain=True)
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=retain_graph)
+    value = auxiliary_loss.detach().reshape(())
     if group is not None:
-        primary, auxiliary = _average([primary, auxiliary], leaves, group)
+        (primary, auxiliary), value = _average([primary, auxiliary], value, leaves, group)
     used = _used(primary, auxiliary)
     taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
-    combined, report = combine_single(rule, g_R, g_T, state, **settings)
+    combined, report = combine_single(rule, g_R, g_T, state, auxiliary_loss=value, **settings)
     for leaf in given:  # frozen ones too: the optimiser would apply their old gradient again
         leaf.grad = None
     for i, part in zip(taken, combined, strict=True):
@@ -104,8 +105,8 @@ def backward_auxiliary(
             scale for the auxiliary one, so they take the factor that the rule found on
             ``parameters``; the added part is capped at the norm of their primary gradient and does
             not oppose it.
-        process_group: the processes over which to average the auxiliary gradient; the primary one
-            already must be.
+        process_group: the processes over which to average the auxiliary gradient and the loss's
+            value; the primary gradient already must be.
         **settings: the rule's own settings.
     """
     keep_all = has_memory(rule)
@@ -113,12 +114,13 @@ def backward_auxiliary(
     leaves = own + others
     primary = [leaf.grad if leaf.requires_grad else None for leaf in leaves]
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
+    value = auxiliary_loss.detach().reshape(())
     if process_group is not None:
         # A parameter with a primary gradient is used in every process: there is no need to wait to
         # learn it.
         known = zip(primary, auxiliary, leaves, strict=True)
         auxiliary = [g if p is None else _or_zeros(g, leaf) for p, g, leaf in known]
-        (auxiliary,) = _average([auxiliary], leaves, process_group)
+        (auxiliary,), value = _average([auxiliary], value, leaves, process_group)
     used = _used(primary, auxiliary)
     if not any(used[: len(own)]):
         raise DamperError(
@@ -131,7 +133,9 @@ def backward_auxiliary(
     taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
     n = sum(i < len(own) for i in taken)
-    combined, report = combine_single(rule, g_R[:n], g_T[:n], state, **settings)
+    combined, report = combine_single(
+        rule, g_R[:n], g_T[:n], state, auxiliary_loss=value, **settings
+    )
     if n < len(taken):
         factor = torch.where(report.guard, 0.0, report.weight / report.norm_ratio)
         combined += combine_single("damper", g_R[n:], [factor * g for g in g_T[n:]], eta=0.0)[0]
@@ -265,9 +269,15 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> G
 
 
 def _average(
-    losses: Sequence[Gradients], leaves: list[Tensor], group: distributed.ProcessGroup
-) -> list[Gradients]:
-    """Average the losses' gradients over the processes in one all-reduce; None where no process uses the parameter."""
+    losses: Sequence[Gradients],
+    value: Tensor,
+    leaves: list[Tensor],
+    group: distributed.ProcessGroup,
+) -> tuple[list[Gradients], Tensor]:
+    """Means of the losses' gradients and of a value over the processes, in one all-reduce.
+
+    A gradient is None where no process uses the parameter.
+    """
     processes = distributed.get_world_size(group)
     if processes < 1:
         raise DamperError(
@@ -280,23 +290,23 @@ def _average(
         for grads in losses
         for g, leaf in zip(grads, leaves, strict=True)
     ]
-    flat = (
-        torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)])
-        / processes
-    )
+    device = leaves[0].device
+    flags = torch.tensor(used, dtype=leaves[0].dtype, device=device)
+    flat = torch.cat([*own, flags, value.to(device).reshape(1)]) / processes
     distributed.all_reduce(flat, group=group)
-    *means, shares = flat.split([*map(len, own), len(used)])
+    *means, shares, mean_value = flat.split([*map(len, own), len(used), 1])
     # A parameter used here counts as used, and a frozen one as unused; only for the rest must it
     # wait for the sum.
     known = all(there or not leaf.requires_grad for there, leaf in zip(used, leaves, strict=True))
     used = used if known else [share > 0 for share in shares.tolist()]
-    return [
+    gradients: list[Gradients] = [
         [
             m.view_as(leaf).to(leaf.dtype) if there else None
             for m, leaf, there in zip(part, leaves, used, strict=True)
         ]
         for part in (means[i : i + len(leaves)] for i in range(0, len(means), len(leaves)))
     ]
+    return gradients, mean_value.reshape(())
 
 
 def _used(*losses: Gradients) -> list[bool]:

@@ -21,10 +21,7 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
     """Raise if a setting is outside [low, high] or not finite; values on a device or in a trace are not read."""
     if torch.compiler.is_compiling() or (isinstance(value, Tensor) and not _is_on_host(value)):
         return
-    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
-        raise DamperError(
-            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
-        )
+    check_is_number(name, value)
     if isinstance(value, Tensor):
         outside = value[~((value >= low) & (value <= high) & value.isfinite())]
         given = outside.flatten()[:1].tolist()
@@ -37,6 +34,16 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
         raise DamperError(
             f"{name} must be {bounds}, but {given[0]:g} was given: choose a value within these "
             "bounds."
+        )
+
+
+def check_is_number(name: str, value: Setting) -> None:
+    """Raise for what is neither a number nor a tensor of real numbers."""
+    if torch.compiler.is_compiling():
+        return
+    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
+        raise DamperError(
+            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
         )
 
 

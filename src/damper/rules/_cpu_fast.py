@@ -36,7 +36,7 @@ def apply_single(
         rule: any rule.
         primary: ``g_R``, one tensor per parameter.
         auxiliary: ``g_T``, likewise.
-        **settings: the rule's settings.
+        **settings: the rule's settings, and the auxiliary loss for a rule that reads it.
     """
     coefficients: Coefficients | None = getattr(rule, "coefficients", None)
     several = any(isinstance(value, Tensor) and value.ndim > 0 for value in settings.values())
@@ -57,10 +57,8 @@ def _apply_ordinary(
     settings: Mapping[str, Any],
 ) -> tuple[list[Tensor], GradientReport] | None:
     """Compute ``apply_single``; None where a norm is out of range or hidden by a ``torch.func`` transform."""
-    if any(
-        torch._C._functorch.is_functorch_wrapped_tensor(gradient)
-        for gradient in (*primary, *auxiliary)
-    ):
+    tensors = [value for value in settings.values() if isinstance(value, Tensor)]
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, (*primary, *auxiliary, *tensors))):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
     if not (1.0 / SAFE_NORM < n_R < SAFE_NORM and 1.0 / SAFE_NORM < n_T < SAFE_NORM):
@@ -82,8 +80,8 @@ def apply_rows(
 ) -> tuple[Tensor, GradientReport] | None:
     """``apply_single`` for every row of ``[P, n]``, and the rule itself for rows whose norms are out of its range.
 
-    Returns None for other rules, dtypes and devices. Settings are floats or ``[P]``. Rows are
-    independent.
+    Returns None for other rules, dtypes and devices. Settings, and the auxiliary loss
+    among them, are floats or ``[P]``. Rows are independent.
     """
     if not hasattr(rule, "coefficients") or not _are_simple([primary]):
         return None

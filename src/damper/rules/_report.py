@@ -50,7 +50,8 @@ def apply_reported(
 ) -> tuple[Tensor, GradientReport]:
     """Apply a rule (with ``memory`` or without) and report what it did.
 
-    Two-vector rules return their norms and cosine, so nothing is measured twice.
+    Two-vector rules return their norms and cosine, so nothing is measured twice. ``settings``
+    include the auxiliary loss for a rule that reads it.
     """
     if hasattr(rule, "explained"):
         combined, stats, added = rule.explained(primary, auxiliary, **settings)
