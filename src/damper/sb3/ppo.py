@@ -22,7 +22,7 @@ from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.buffers import indexed, indexed_class
 from damper.sb3.common.log import Log
-from damper.sb3.common.mixin import SmoothMixin, init_arguments
+from damper.sb3.common.mixin import DefaultEta, SmoothMixin, init_arguments
 from damper.sb3.common.networks import OnPolicyActor, actor_parameters, split
 
 
@@ -49,7 +49,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         >>> model = PPO("MlpPolicy", "Pendulum-v1", eta=0.5, n_steps=64).learn(64)
     """
 
-    _default_eta = 0.0
+    _default_eta = DefaultEta(0.0)
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 0.0,
+        eta: float | str | Schedule = _default_eta,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **settings: Any,

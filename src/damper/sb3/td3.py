@@ -17,7 +17,7 @@ from damper.agents import td3
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.common.log import Log
-from damper.sb3.common.mixin import init_arguments
+from damper.sb3.common.mixin import ETA, init_arguments
 from damper.sb3.common.networks import SB3Critic, SB3Policy
 from damper.sb3.common.off_policy import OffPolicyMixin, UpdateInputs
 
@@ -121,7 +121,7 @@ class TD3(TD3Base):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 1.0,
+        eta: float | str | Schedule = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         critic: str | None = None,

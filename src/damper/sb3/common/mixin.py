@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
-from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
@@ -36,6 +35,13 @@ from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_
 _FIXED = ("method", "rule", "auxiliary")  # cannot be assigned: the model was built for them
 
 
+class DefaultEta(float):
+    """A class's default of η; unlike the same number given by the user, it leaves a rule its own."""
+
+
+ETA = DefaultEta(1.0)
+
+
 def init_arguments(local: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an ``__init__`` by name, from its ``locals()``; ``**settings`` as one dictionary."""
     return {name: value for name, value in local.items() if name not in ("self", "__class__")}
@@ -50,7 +56,7 @@ class SmoothMixin:
         method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a
             ``Method``.
         eta: DAMPER's η in [0, 1], for methods that have it; the class's default leaves a ``Method``
-            its own. Like SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so
+            or a custom rule its own. Like SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so
             may the method's other numbers.
         rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or
             a callable.
@@ -64,7 +70,7 @@ class SmoothMixin:
     """
 
     method: str | Method
-    _default_eta = 1.0
+    _default_eta: float = ETA
     # Attributes of SB3's classes that are used here.
     device: torch.device
     seed: int | None
@@ -90,11 +96,7 @@ class SmoothMixin:
     ) -> None:
         """Settings are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = (
-            settings
-            if isinstance(eta, Real) and eta == self._default_eta
-            else {**settings, "eta": eta}
-        )
+        given = settings if isinstance(eta, DefaultEta) else {**settings, "eta": eta}
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["method_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
