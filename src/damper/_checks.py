@@ -39,8 +39,6 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
 
 def check_is_number(name: str, value: Setting) -> None:
     """Raise for what is neither a number nor a tensor of real numbers."""
-    if torch.compiler.is_compiling():
-        return
     if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
         raise DamperError(
             f"{name} must be a number or a tensor, but {value!r} was given: convert it first."

@@ -89,7 +89,7 @@ def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
         pair = torch.eye(2)
         # MetaBalance's sizes fit the actor, not this pair.
         fitting = {name: value for name, value in settings.items() if name != "sizes"}
-        combine_reported(method.rule, pair[0], pair[1], None, **fitting)
+        combine_reported(method.rule, *pair, auxiliary_loss=torch.ones(()), **fitting)
 
 
 def noise_generator(device: torch.device | str, seed: int | None = None) -> torch.Generator:
