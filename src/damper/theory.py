@@ -106,9 +106,9 @@ def gain_ratio_bounds(q: Value, eta: Value, weight: Value, delta: Value) -> tupl
 def step_size_bound(w: Value, c: Value, beta: Value) -> Tensor:
     r"""``2 (1 + w c_+) / (β [1 + 2 w c_+ + w² (1 − c_-²)])``: every smaller step descends (eq. exact_descent_bound).
 
-    For a ``β``-smooth primary loss and any w in [0, 1], such as ``min(q, 1)^(1−η)``. The bracket is at most
-    ``2 (1 + w c_+)``, so this is at least ``1/β``. It is ``1/β`` at ``w = 1`` without conflict, and
-    ``2/β``, gradient descent's own, at ``w = 0``.
+    For a ``β``-smooth primary loss and any w in [0, 1], such as ``min(q, 1)^(1−η)``. The bracket is
+    at most ``2 (1 + w c_+)``, so this is at least ``1/β``. It is ``1/β`` at ``w = 1`` without
+    conflict, and ``2/β``, gradient descent's own, at ``w = 0``.
     """
     w, c, beta = _push(w), _cosine(c), _tensor(beta)
     _require(
