@@ -1,4 +1,4 @@
-"""``damper.backward``: combine the gradients of two losses, in place of ``actor_loss.backward()``."""
+"""``damper.backward``: the combined gradient of two losses, in place of ``loss.backward()``."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def backward(
         retain_graph: keep the graph of both losses for another differentiation, as in
             ``Tensor.backward``.
         process_group: the processes over which the two gradients, and the auxiliary loss's value,
-            are averaged before they are combined. "auto" is the group of the ``DistributedDataParallel`` module given as
-            ``parameters``; None does not average.
+            are averaged before they are combined. "auto" is the group of the
+            ``DistributedDataParallel`` module given as ``parameters``; None does not average.
         **settings: the rule's own settings.
 
     Returns:
@@ -90,7 +90,7 @@ def backward_auxiliary(
     process_group: distributed.ProcessGroup | None = None,
     **settings: Any,
 ) -> GradientReport:
-    """Combine an auxiliary loss's gradient with the ``.grad`` that ``primary_loss.backward()`` left, in place.
+    """Combine an auxiliary loss's gradient with the ``.grad`` that ``backward()`` left, in place.
 
     For a primary loss that also trains parameters which the auxiliary loss must not touch, as PPO's
     loss trains the value function: parameters not given keep their gradient.
@@ -146,7 +146,7 @@ def backward_auxiliary(
 
 @contextmanager
 def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -> Iterator[None]:
-    """Within the context, call ``function`` at the end of every ``loss.backward()`` that reaches one of the parameters.
+    """Call ``function`` at the end of every ``loss.backward()`` that reaches the parameters.
 
     For somebody else's training loop, which clips the gradients before the optimizer's hooks see
     them. The function may differentiate too; its exceptions are raised by ``loss.backward()``.
@@ -193,7 +193,7 @@ def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
-    """The trainable parameters, or all with ``keep_all``: the entries of a rule's memory must keep their places."""
+    """The trainable parameters, or all with ``keep_all``, as a rule's memory needs them."""
     for one in given:
         if not one.is_leaf:
             raise DamperError(
@@ -216,7 +216,7 @@ def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
 
 
 def _group(parameters: object) -> distributed.ProcessGroup | None:
-    """The process group of a DistributedDataParallel module; None where there is only one process."""
+    """The process group of a DistributedDataParallel module; None for a single process."""
     modules = parameters.modules() if isinstance(parameters, nn.Module) else ()
     groups = {
         module.process_group for module in modules if isinstance(module, DistributedDataParallel)
@@ -242,7 +242,7 @@ def _group(parameters: object) -> distributed.ProcessGroup | None:
 
 
 def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> Gradients:
-    """Gradients of a loss; raises where there are none at all, rather than train on the other loss alone."""
+    """Gradients of a loss; raises where there are none, rather than train on the other alone."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
         raise DamperError(

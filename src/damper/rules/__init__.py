@@ -1,9 +1,9 @@
-"""Gradient-combination rules: ``(primary, auxiliary, **settings) -> combined``, one small file each.
+"""Gradient-combination rules: ``(primary, auxiliary, **settings) -> combined``, one file each.
 
 Every rule is batched over leading axes (``[..., n]``), pure, and free of branches on tensor values.
 A rule with memory takes ``state=None`` and returns ``(combined, state)``; one that reads the
-auxiliary loss's value requires it as the keyword ``auxiliary_loss``, one per agent. Where the auxiliary
-gradient is zero or not finite, every rule returns the primary, bit for bit.
+auxiliary loss's value requires it as the keyword ``auxiliary_loss``, one per agent. Where the
+auxiliary gradient is zero or not finite, every rule returns the primary, bit for bit.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ __all__ = [
 
 
 def find(rule: str | Rule) -> Rule:
-    """Look up a rule by name; a callable is returned as it is, and comma-separated names give one rule per agent."""
+    """The rule of that name; a callable as it is; for "a,b" one rule per agent."""
     if callable(rule):
         return rule
     if isinstance(rule, str) and "," in rule:
@@ -159,7 +159,7 @@ def combine_single(
     auxiliary_loss: Setting | None = None,
     **settings: Any,
 ) -> tuple[list[Tensor], GradientReport]:
-    """``combine_reported`` for one agent, parameter by parameter: faster on a CPU, equal up to float32's rounding.
+    """``combine_reported`` for one agent, parameter by parameter: faster on a CPU, equal to rounding.
 
     For eager code: on a CPU it reads the gradients' norms, which is a graph break under
         ``torch.compile``.
@@ -194,7 +194,7 @@ def initial_state(rule: str | Rule, like: Tensor, **settings: Any) -> Any:
 
 
 def state_tensors(state: Any) -> tuple[Tensor, ...]:
-    """The tensors of a rule's state, which is a tensor, a tuple, named tuple or list of tensors, or None."""
+    """The tensors of a rule's state: a tensor, a (named) tuple or list of tensors, or None."""
     if state is None:
         return ()
     tensors = (
@@ -238,7 +238,7 @@ def _loss_argument(rule: Rule, auxiliary_loss: Setting | None) -> dict[str, Sett
 
 
 def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
-    """Raise for a setting that the rule does not have, or a state given to a rule without memory."""
+    """Raise for a setting that the rule does not have, or a state for a rule without memory."""
     title = getattr(rule, "__name__", "the rule")
     if state is not None and not has_memory(rule):
         given = type(state).__name__

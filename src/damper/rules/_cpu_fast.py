@@ -1,4 +1,4 @@
-"""A two-vector rule on one agent's gradients on a CPU, parameter by parameter, with few passes over memory.
+"""A two-vector rule on one agent's gradients on a CPU, with few passes over memory.
 
 The allocator returns large temporaries to the system after every call, and mapping their pages
 again takes longer than the arithmetic. So nothing is flattened, and sums run over float64 copies of
@@ -56,7 +56,7 @@ def _apply_ordinary(
     auxiliary: Sequence[Tensor],
     settings: Mapping[str, Any],
 ) -> tuple[list[Tensor], GradientReport] | None:
-    """Compute ``apply_single``; None where a norm is out of range or hidden by a ``torch.func`` transform."""
+    """``apply_single``; None for a norm out of range or hidden by a ``torch.func`` transform."""
     tensors = [value for value in settings.values() if isinstance(value, Tensor)]
     if any(map(torch._C._functorch.is_functorch_wrapped_tensor, (*primary, *auxiliary, *tensors))):
         return None
@@ -78,7 +78,7 @@ def _apply_ordinary(
 def apply_rows(
     rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any
 ) -> tuple[Tensor, GradientReport] | None:
-    """``apply_single`` for every row of ``[P, n]``, and the rule itself for rows whose norms are out of its range.
+    """``apply_single`` for every row of ``[P, n]``; the rule itself where norms are out of range.
 
     Returns None for other rules, dtypes and devices. Settings, and the auxiliary loss
     among them, are floats or ``[P]``. Rows are independent.
@@ -122,7 +122,7 @@ def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[fl
 
 
 def _pieces(gradients: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Flat pieces for sums: large gradients split, small ones concatenated to save the fixed cost of an operation."""
+    """Flat pieces for sums: large gradients split, small ones concatenated."""
     small = [gradient.reshape(-1) for gradient in gradients if gradient.numel() < CHUNK_SIZE]
     large = [gradient.reshape(-1) for gradient in gradients if gradient.numel() >= CHUNK_SIZE]
     whole = [torch.cat(small), *large] if small else large

@@ -102,7 +102,7 @@ def apply_reported(
 
 
 def _versions(*gradients: Tensor) -> tuple[int, ...]:
-    """In-place version counters of the gradients, where torch keeps them: not while tracing or in inference mode."""
+    """Version counters of the gradients; torch keeps none while tracing and in inference mode."""
     if torch.compiler.is_compiling():
         return ()
     return tuple(g._version for g in gradients if not g.is_inference())

@@ -10,7 +10,7 @@ from damper.errors import DamperError
 
 
 def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
-    """Raise unless both are dense floating-point tensors ``[..., n]`` of one shape, dtype and device."""
+    """Raise unless both are dense floating-point tensors of one shape, dtype and device."""
     for name, gradient in (("primary", primary), ("auxiliary", auxiliary)):
         if not isinstance(gradient, Tensor):
             raise DamperError(
