@@ -20,7 +20,14 @@ from damper.engine.gradients.objectives import CheckedNoise, Logs, Objectives
 from damper.engine.update.diagnostics import RULE_DIAGNOSTICS, Diagnostics
 from damper.engine.update.optimiser import Adam, polyak
 from damper.interface import AVERAGE_RATE, Batch, Noise, NoiseDraws
-from damper.rules import apply_reported, apply_rows, find, initial_state, state_tensors
+from damper.rules import (
+    apply_reported,
+    apply_rows,
+    find,
+    initial_state,
+    reads_loss,
+    state_tensors,
+)
 
 
 class Population:
@@ -49,6 +56,7 @@ class Population:
         self.gradient_backend, self.networks = gradient_backend, gradient_backend.networks
         self.backbone, self.method = BACKBONES[self.networks.backbone], self.networks.method
         self.rule = find(self.method.rule) if self.method.rule else None
+        self._rule_reads_loss = self.rule is not None and reads_loss(self.rule)
         self.method_kwargs, self.automatic_entropy = method_kwargs, automatic_entropy
         self.n_agents, self.device, self.dtype = (
             self.networks.n_agents,
@@ -191,6 +199,8 @@ class Population:
         """Apply the rule, and update its state in place."""
         assert self.rule is not None
         (g_R, g_T), kwargs = gradients, self.method_kwargs["rule"]
+        if self._rule_reads_loss:
+            kwargs = {**kwargs, "auxiliary_loss": logs["auxiliary_loss"]}
         cpu_result = (
             apply_rows(self.rule, g_R, g_T, **kwargs)
             if self.gradient_backend.agent_by_agent
