@@ -1,4 +1,4 @@
-"""Checks of settings: a number in a range, one of several words, a flag; and the annotations that choose the check."""
+"""Checks of settings: a number in a range, one of several words, a flag; resolved annotations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ Setting = float | Tensor  # one value, or one per agent [P]
 
 
 def check_range(name: str, value: Setting, low: float, high: float = float("inf")) -> None:
-    """Raise if a setting is outside [low, high] or not finite; values on a device or in a trace are not read."""
+    """Raise if a setting is outside [low, high] or not finite, unless on a device or in a trace."""
     if torch.compiler.is_compiling() or (isinstance(value, Tensor) and not _is_on_host(value)):
         return
-    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
-        raise DamperError(
-            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
-        )
+    check_is_number(name, value)
     if isinstance(value, Tensor):
         outside = value[~((value >= low) & (value <= high) & value.isfinite())]
         given = outside.flatten()[:1].tolist()
@@ -40,8 +37,16 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
         )
 
 
+def check_is_number(name: str, value: Setting) -> None:
+    """Raise for what is neither a number nor a tensor of real numbers."""
+    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
+        raise DamperError(
+            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
+        )
+
+
 def _is_on_host(tensor: Tensor) -> bool:
-    """Whether the values can be read without waiting for a device, and no ``torch.func`` transform hides them."""
+    """Whether the values can be read: on the CPU, and not hidden by a ``torch.func`` transform."""
     return tensor.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
@@ -77,7 +82,7 @@ def resolved_hints(function: Callable[..., Any], names: Iterable[str]) -> dict[s
 
 
 def _names_seen_by(function: Callable[..., Any]) -> dict[str, Any]:
-    """The namespace of a function's annotations, with common names that often only a type checker imports."""
+    """The namespace of a function's annotations, with names that often only type checkers import."""
     while isinstance(function, functools.partial):
         function = function.func
     inner: Any = inspect.unwrap(function)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from damper.rules._two_vector import PairStats, two_vector_rule
 
-OPPOSITE = 1e-12  # where 1 + c is below it, the sum of the unit vectors is only rounding error of float32 entries
+OPPOSITE = 1e-12  # of 1 + c: below it the unit vectors' sum is float32's rounding error
 
 
 @two_vector_rule(keeps_primary=False)
