@@ -21,7 +21,8 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
     """Raise if a setting is outside [low, high] or not finite, unless on a device or in a trace."""
     if torch.compiler.is_compiling() or (isinstance(value, Tensor) and not _is_on_host(value)):
         return
-    check_is_number(name, value)
+    if not isinstance(value, Real):
+        check_is_number(name, value)
     if isinstance(value, Tensor):
         outside = value[~((value >= low) & (value <= high) & value.isfinite())]
         given = outside.flatten()[:1].tolist()

@@ -54,7 +54,7 @@ def broadcastable(
 ) -> Setting:
     """``fitted``, for a setting within bounds."""
     check_range(name, value, low, high)
-    return fitted(name, value, like)
+    return fitted(name, value, like) if isinstance(value, Tensor) else value
 
 
 def fitted(name: str, value: Setting, like: Tensor) -> Setting:
