@@ -1,4 +1,4 @@
-"""``damper.backward`` in a training loop: what gets a gradient, which one, and what is said about it."""
+"""``damper.backward`` in a training loop: what gets a gradient, which one, what is reported."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_memory_is_handed_on_through_the_report(
 
 @pytest.mark.parametrize("second_half", [False, True])
 def test_memory_stays_with_its_parameters_where_a_batch_reaches_others(second_half: bool) -> None:
-    """Two heads of one size, used in turn: without places of their own, each would go on with the other's average."""
+    """Two heads of one size, used in turn: each keeps its own average."""
     trunk, heads = (
         nn.Parameter(torch.tensor([1.0])),
         [nn.Parameter(torch.tensor([2.0])) for _ in range(2)],
@@ -427,7 +427,7 @@ def test_a_sparse_gradient_is_a_mistake() -> None:
         damper.backward(row.square().sum(), row.sum(), table.parameters())
 
 
-# --- several processes ----------------------------------------------------------------------------------------------
+# --- several processes ---------------------------------------------------------------------------
 
 
 ADDING = ("damper", "damper-fading")
@@ -614,7 +614,7 @@ def test_a_rule_may_be_an_object_without_a_hash(actor: CountingActor, critic: nn
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_after_backward_calls_once_when_all_gradients_are_there(device: str) -> None:
-    """Whichever of the parameters the loss reaches; the function may differentiate, and add to what is there."""
+    """Whichever of the parameters the loss reaches; the function may differentiate and add."""
     first, second, other = (
         nn.Parameter(torch.full((2,), value, device=device)) for value in (1.0, 2.0, 3.0)
     )

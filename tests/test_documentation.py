@@ -1,4 +1,4 @@
-"""The documentation is executed: every ``python`` block runs, every command and link that the README names exists."""
+"""The documentation is executed: every ``python`` block runs, every command and link exists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Block(NamedTuple):
 
 
 def blocks(markdown: str) -> list[Block]:
-    """The page's python blocks in order, moved down to their own lines so that a traceback points into the page."""
+    """The page's python blocks in order, on their own lines, so that tracebacks fit the page."""
     found = []
     for match in BLOCK.finditer(markdown):
         lines_above = markdown.count("\n", 0, match.start("code"))
@@ -103,7 +103,7 @@ def test_the_readme_s_first_screen() -> None:
 
 
 def documented() -> Iterator[Any]:
-    """Every object that the reference shows: those named, and of a module its members, or all that it defines."""
+    """Every object that the reference shows: those named, and members of modules."""
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     for path, options in re.findall(r"^::: (\S+)\n((?:[ ]+.*\n)*)", page, re.MULTILINE):
         found = pkgutil.resolve_name(path)

@@ -1,4 +1,4 @@
-"""The paper's lemma and theorems, in float64, against a general solver or plain evaluation; never the closed form."""
+"""The paper's lemma and theorems, in float64, against a general solver or plain evaluation."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ class TestTheorem2:
 
 
 class TestMatchedProgress:
-    """``L_T(θ − α g_R) − L_T(θ − α d̂) = α n_R² 𝒢(d) + o(α)`` on a small tanh policy with the paper's temporal loss."""
+    """``L_T(θ − α g_R) − L_T(θ − α d̂) = α n_R² 𝒢(d) + o(α)`` on a small tanh policy."""
 
     @pytest.mark.parametrize("seed", range(4))
     @pytest.mark.parametrize("name", ["damper", "scalarization"])
@@ -352,7 +352,7 @@ class TestMatchedProgress:
 
 
 class TestScales:
-    """Gains are products of ratios: no scale of the gradients, and no dtype, may take them out of range."""
+    """Gains are products of ratios: neither scale nor dtype may take them out of range."""
 
     def test_float32_arguments_give_float64_gains(self) -> None:
         for number in (1e-30, 1e30):

@@ -1,4 +1,4 @@
-"""One rule with settings for every variant of the screening; plain and the paper's rule are among them.
+"""One rule with settings for every variant of the screening, plain and the paper's included.
 
 ``g = g_R + s x`` with ``x`` the point nearest to ``û_T`` under ``⟨x, g_R⟩ ≥ 0`` and
 ``s ⟨x, m⟩ ≥ −γ ‖m‖²``, and ``s = σ ρ^p n_R min(κ n_T/n_R, 1)^(1−η)``,

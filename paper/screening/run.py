@@ -123,7 +123,8 @@ def train(args: argparse.Namespace) -> None:
         for name, scale, seed in labels
     ]
     settings = population_settings(agents)
-    key = f"{args.task}-{args.backbone}{'-scaled' if args.scaled else '-second' if args.second else '-third' if args.third else ''}"
+    kinds = ("scaled", "second", "third")
+    key = "-".join([args.task, args.backbone, *(kind for kind in kinds if getattr(args, kind))])
     scale_rewards([scale for _, scale, _ in labels], args.device)
     started = time.time()
     watch = Watch()
@@ -197,7 +198,7 @@ class Watch:
         self.numbers.append(self.population.state()["memory.2"].detach().cpu().clone())
 
     def table(self) -> dict[str, list[list[float]]]:
-        """At most twenty-five points per agent of every average, and of ρ by m and by the previous gradient."""
+        """Up to 25 points per agent of every average and of ρ, by m and by the previous gradient."""
         if not self.numbers:
             return {}  # the run had been finished before
         thinned = self.numbers[:: max(1, len(self.numbers) // 25)]
@@ -269,7 +270,7 @@ def ppo_run(
 
 
 def ppo(args: argparse.Namespace) -> None:
-    """All variants and seeds, a process each; a file per run, so that an interrupted call loses nothing."""
+    """All variants and seeds, a process each; every run has its line at once."""
     names = args.only or PPO
     labels = [(seed, name) for seed in args.seeds for name in names]
     path = args.out / f"{args.env}-ppo-{args.batch_size}.jsonl"

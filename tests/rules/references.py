@@ -1,4 +1,4 @@
-"""The rules once more, straight from their equations, on vectors of numpy floats or of mpmath's 400 digits.
+"""The rules once more, from their equations, in numpy floats or mpmath's 400 digits.
 
 Nothing here is shared with the package: norms and dots are formed from raw entries, branches read
 values, CAGrad's minimum is searched for. With mpmath no scale overflows and no difference cancels.

@@ -1,4 +1,4 @@
-"""One agent's gradients, parameter by parameter: the rules' results, and what happened, up to float32's rounding."""
+"""One agent's gradients, parameter by parameter: the rules' results up to float32's rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's mistake raises one sentence: which argument, what it must be, what was given, what to do."""
+"""A mistake raises one sentence: which argument, what it must be, what was given, what to do."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def combine_single(
     auxiliary_loss: Setting | None = None,
     **settings: Any,
 ) -> tuple[list[Tensor], GradientReport]:
-    """``combine_reported`` for one agent, parameter by parameter: faster on a CPU, equal to rounding.
+    """``combine_reported`` for one agent, parameter by parameter: faster on a CPU.
 
     For eager code: on a CPU it reads the gradients' norms, which is a graph break under
         ``torch.compile``.
