@@ -8,7 +8,6 @@ python -m paper.screening ppo Hopper-v5 --steps 200000 --jobs 8 --out FOLDER
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import multiprocessing
 import time
@@ -32,7 +31,7 @@ from damper.methods import METHODS, Method
 from damper.rules import RULES
 from paper.screening.rule import screen
 from paper.screening.table import collect, read, tables
-from paper.screening.variants import PPO, SCALED, SECOND, THIRD, VARIANTS, complete
+from paper.screening.variants import FINAL, PPO, SCALED, SECOND, THIRD, VARIANTS, complete
 
 NUMBERS = (
     "weight",
@@ -52,20 +51,6 @@ def register() -> None:
     """Make ``screen`` a method that the engine finds by name."""
     RULES["screen"] = screen
     METHODS["screen"] = Method("screen", actor=temporal, rule="screen")
-
-
-def give_the_loss_to_the_rule() -> None:
-    """Call the rule with the auxiliary loss too."""
-    combine = Population._combine
-
-    def with_loss(self: Population, gradients: Any, logs: dict[str, Tensor]) -> Tensor:
-        kept = self.method_kwargs
-        self.method_kwargs = {**kept, "rule": {**kept["rule"], "loss": logs["auxiliary_loss"]}}
-        combined = combine(self, gradients, logs)
-        self.method_kwargs = kept
-        return combined
-
-    Population._combine = with_loss  # type: ignore[method-assign]
 
 
 def scale_rewards(scales: list[float], device: str) -> None:
@@ -96,19 +81,29 @@ def measure(evaluation: Any, agents: int) -> list[dict[str, Any]]:
 def train(args: argparse.Namespace) -> None:
     """Train one population of variants × seeds (× reward scales), evaluate it, write its rows."""
     register()
-    if args.third:
-        give_the_loss_to_the_rule()
     names = [
         name
         for name in (
-            SCALED if args.scaled else SECOND if args.second else THIRD if args.third else VARIANTS
+            SCALED
+            if args.scaled
+            else SECOND
+            if args.second
+            else THIRD
+            if args.third
+            else FINAL
+            if args.final
+            else VARIANTS
         )
         if not args.only or name in args.only
     ]
     scales = (0.01, 100.0) if args.scaled else (1.0,)
     labels = [(name, scale, seed) for name in names for scale in scales for seed in args.seeds]
     shared = {"protocol": args.protocol, "device": args.device, "backend": args.backend}
-    shared |= {"compile": args.compile, "tf32": args.device == "cuda", "log_every": args.log_every}
+    shared |= {
+        "compile": bool(args.compile),
+        "tf32": args.device == "cuda",
+        "log_every": args.log_every,
+    }
     shared |= {"net_arch": tuple(args.net_arch)} if args.net_arch else {}
     shared |= {"learning_starts": args.learning_starts} if args.learning_starts else {}
     agents = [
@@ -123,7 +118,7 @@ def train(args: argparse.Namespace) -> None:
         for name, scale, seed in labels
     ]
     settings = population_settings(agents)
-    kinds = ("scaled", "second", "third")
+    kinds = ("scaled", "second", "third", "final")
     key = "-".join([args.task, args.backbone, *(kind for kind in kinds if getattr(args, kind))])
     scale_rewards([scale for _, scale, _ in labels], args.device)
     started = time.time()
@@ -232,16 +227,8 @@ def ppo_run(
     envs = envs if pendulum else VecNormalize(envs)
     settings = {k: v for k, v in complete(name).items() if k != "reward_scale"}
     chosen: dict[str, Any] = {"rule": screen, **settings}
-    if name in ("plain", "paper η=0"):  # the class's own; its eta=0 would not reach another rule
-        chosen = {"method": "plain"} if name == "plain" else {"eta": 0.0}
-    if settings["delta"]:
-        module: Any = importlib.import_module("damper.sb3.ppo")
-        combine = module.backward_auxiliary
-
-        def with_loss(loss: Tensor, /, *arguments: Any, **keywords: Any) -> Any:
-            return combine(loss, *arguments, **{**keywords, "loss": loss})
-
-        module.backward_auxiliary = with_loss
+    if name == "plain":
+        chosen = {"method": "plain"}
     started = time.time()
     model = sb3.PPO(
         "MlpPolicy", envs, seed=seed, device="cpu", batch_size=batch_size, **own, **chosen
@@ -251,7 +238,7 @@ def ppo_run(
         damper.evaluate(model, env=env, episodes=10, backend=backend, env_threads=1), 1
     )
     extra = {}
-    if name not in ("plain", "paper η=0"):
+    if name != "plain":
         numbers = model.method_state.rule_state.numbers
         extra = {f"final_{n}": float(numbers[i]) for i, n in enumerate(NUMBERS)}
         extra["rho"] = float((numbers[1] / numbers[3].clamp(min=1e-38)).clamp(0, 1).sqrt())
@@ -317,6 +304,7 @@ def main() -> None:
             command.add_argument("--scaled", action="store_true")
             command.add_argument("--second", action="store_true")
             command.add_argument("--third", action="store_true")
+            command.add_argument("--final", action="store_true")
             command.add_argument("--protocol", default="pave")
             command.add_argument("--device", default="cuda")
             command.add_argument("--compile", type=int, default=1)
