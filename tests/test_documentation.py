@@ -1,4 +1,4 @@
-"""The documentation is executed: every ``python`` block runs, every command and link that the README names exists."""
+"""The documentation is executed: every ``python`` block runs, every command and link exists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Block(NamedTuple):
 
 
 def blocks(markdown: str) -> list[Block]:
-    """The page's python blocks in order, moved down to their own lines so that a traceback points into the page."""
+    """The page's python blocks in order, on their own lines, so that tracebacks fit the page."""
     listed = []
     for match in BLOCK.finditer(markdown):
         lines_above = markdown.count("\n", 0, match.start("code"))
@@ -109,7 +109,7 @@ def defined_in(module: Any) -> list[Any]:
 
 
 def documented() -> Iterator[Any]:
-    """Every object that the reference shows: those named, and of a module its members, or all that it defines."""
+    """Every object that the reference shows: those named, and members of modules."""
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     for path, options in re.findall(r"^::: (\S+)\n((?:[ ]+.*\n)*)", page, re.MULTILINE):
         target = pkgutil.resolve_name(path)

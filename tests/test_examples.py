@@ -44,7 +44,7 @@ def numbers(result: dict) -> list[float]:
 
 @pytest.fixture
 def services(monkeypatch, tmp_path) -> dict[str, MagicMock]:
-    """Stand-ins for services that examples send metrics to: nothing leaves the test, and nothing need be installed."""
+    """Stand-ins for services that examples send metrics to: nothing leaves the test."""
     stubs = {name: MagicMock(name=name) for name in ("wandb", "mlflow")}
     for name, stub in stubs.items():
         monkeypatch.setitem(sys.modules, name, stub)

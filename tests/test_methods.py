@@ -1,4 +1,4 @@
-"""The registry, composition, and what every method owes the others: nothing when off, nothing across agents."""
+"""The registry, composition, and what every method owes the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of settings: numbers in a range, choices, flags; and the annotations that choose one."""
+"""Checks of settings: a number in a range, one of several words, a flag; resolved annotations."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ Setting = float | Tensor  # one value, or one per agent [P]
 
 
 def check_range(name: str, value: Setting, low: float, high: float = float("inf")) -> None:
-    """Raise if a setting is outside [low, high] or not finite; unread on a device or in a trace."""
+    """Raise if a setting is outside [low, high] or not finite, unless on a device or in a trace."""
     if torch.compiler.is_compiling() or (isinstance(value, Tensor) and not _is_on_host(value)):
         return
-    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
-        raise DamperError(
-            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
-        )
+    if not isinstance(value, Real):
+        check_is_number(name, value)
     if isinstance(value, Tensor):
         outside = value[~((value >= low) & (value <= high) & value.isfinite())]
         given = outside.flatten()[:1].tolist()
@@ -38,8 +36,16 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
         raise DamperError(f"{name} must be {bounds}, but {given[0]:g} was given: {fix}.")
 
 
+def check_is_number(name: str, value: Setting) -> None:
+    """Raise for what is neither a number nor a tensor of real numbers."""
+    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
+        raise DamperError(
+            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
+        )
+
+
 def _is_on_host(tensor: Tensor) -> bool:
-    # Reading waits for no device, and no ``torch.func`` transform hides the values.
+    """Whether the values can be read: on the CPU, and not hidden by a ``torch.func`` transform."""
     return tensor.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 

@@ -14,6 +14,15 @@ from damper.rules import Rule, combine_reported
 from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 
 
+class DefaultEta(float):
+    """A class's default of η; unlike the same number given by the user, it leaves a rule its own."""
+
+
+ETA = DefaultEta(1.0)
+# At 1, which is the paper's for most tasks, PPO's noisy gradients may teach it nothing.
+PPO_ETA = DefaultEta(0.0)
+
+
 def choose(
     method: str | Method,
     rule: str | Rule | None = None,
@@ -82,7 +91,7 @@ def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
         pair = torch.eye(2)
         # MetaBalance's sizes fit the actor, not this pair.
         fitting = {name: value for name, value in settings.items() if name != "sizes"}
-        combine_reported(method.rule, pair[0], pair[1], None, **fitting)
+        combine_reported(method.rule, *pair, auxiliary_loss=torch.ones(()), **fitting)
 
 
 def parse_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What holds for every loss of every method, on both backbones: one value per agent, its slope, with or without P."""
+"""What holds for every loss of every method: one value per agent, its slope, with or without P."""
 
 from __future__ import annotations
 

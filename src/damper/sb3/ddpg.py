@@ -11,6 +11,7 @@ from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from stable_baselines3.td3.policies import TD3Policy
 
+from damper.method_args import ETA
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.common.mixin import init_arguments
@@ -63,7 +64,7 @@ class DDPG(TD3Base, stable_baselines3.DDPG):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 1.0,
+        eta: float | str | Schedule = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         critic: str | None = None,

@@ -20,7 +20,7 @@ from damper._backward import after_backward, auxiliary_gradients, combine_gradie
 from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
-from damper.method_args import check_no_critic_loss
+from damper.method_args import PPO_ETA, check_no_critic_loss
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.buffers import indexed, indexed_class
@@ -59,7 +59,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         >>> model = PPO("MlpPolicy", "Pendulum-v1", eta=0.5, n_steps=64).learn(64)
     """
 
-    _default_eta = 0.0
+    _default_eta = PPO_ETA
     _on_policy = True
 
     def __init__(
@@ -92,7 +92,7 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 0.0,
+        eta: float | str | Schedule = PPO_ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **settings: Any,
@@ -240,6 +240,7 @@ class AuxiliaryUpdate:
             self.parameters,
             method.rule,
             state.rule_state,
+            loss.detach(),
             shared_count=len(self.shared),
             **self.model._settings["rule"],
         )

@@ -15,6 +15,7 @@ from damper._backward import after_backward, backward_auxiliary
 from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError, MissingExtraError
 from damper.interface import Batch
+from damper.method_args import PPO_ETA
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.common.log import Log
@@ -54,7 +55,7 @@ class RecurrentPPO(SmoothMixin, sb3_contrib.RecurrentPPO):
         >>> model = model.learn(32)
     """
 
-    _default_eta = 0.0
+    _default_eta = PPO_ETA
     _on_policy = True
 
     def __init__(
@@ -85,7 +86,7 @@ class RecurrentPPO(SmoothMixin, sb3_contrib.RecurrentPPO):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 0.0,
+        eta: float | str | Schedule = PPO_ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **settings: Any,

@@ -6,7 +6,6 @@ import difflib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +21,8 @@ from damper.engine.envs.env_spec_json import to_json
 from damper.engine.settings import is_number
 from damper.errors import DamperError
 from damper.method_args import (
+    ETA,
+    DefaultEta,
     check_names,
     check_rule,
     choose,
@@ -56,7 +57,7 @@ class SmoothMixin:
         method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a
             ``Method``.
         eta: DAMPER's η in [0, 1], for methods that have it; the class's default leaves a ``Method``
-            its own. Like SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so
+            or a custom rule its own. Like SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so
             may the method's other numbers.
         rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or
             a callable.
@@ -70,7 +71,7 @@ class SmoothMixin:
     """
 
     method: str | Method
-    _default_eta = 1.0
+    _default_eta: float = ETA
     _on_policy = False
     # Attributes of SB3's classes that are used here.
     device: torch.device
@@ -100,11 +101,7 @@ class SmoothMixin:
     ) -> None:
         """Settings are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = (
-            settings
-            if isinstance(eta, Real) and eta == self._default_eta
-            else {**settings, "eta": eta}
-        )
+        given = settings if isinstance(eta, DefaultEta) else {**settings, "eta": eta}
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["given_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
