@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormali
 
 from damper import metrics
 from damper.sb3 import PPO
-from damper.sb3.common import action_trace
+from damper.sb3.common import log
 from tests.sb3.models import NAMES, OURS, make, quiet
 
 
@@ -123,8 +123,8 @@ def test_compiled_policies_are_scored_too() -> None:
 def test_only_the_last_steps_and_the_first_environments_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(action_trace, "ENVS", 2)
-    trace = action_trace.ActionTrace(Walk.action_space, lambda actions: actions)
+    monkeypatch.setattr(log, "ENVS", 2)
+    trace = log.ActionTrace(Walk.action_space, lambda actions: actions)
     trace._steps = type(trace._steps)(maxlen=5)
     generator = np.random.default_rng(0)
     actions = generator.uniform(-2, 4, (9, 3, 2)).astype(np.float32)

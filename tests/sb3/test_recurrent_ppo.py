@@ -17,6 +17,7 @@ from stable_baselines3.common.envs import IdentityEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import damper
+import damper.export
 from damper.errors import DamperError
 from damper.interface import Loss
 from damper.losses.temporal import temporal

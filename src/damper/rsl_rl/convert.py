@@ -45,24 +45,22 @@ def open_runner(source: Any, request: Request) -> list[LoadedPolicy]:
 
 def read_actor(actor: Any) -> LinearActor:
     """Read an ``MLPModel`` with a Gaussian of state-independent deviation; raises for others."""
-    if type(actor) is not MLPModel or type(actor.distribution) not in (
-        GaussianDistribution,
-        type(None),
-    ):
+    distributions = (GaussianDistribution, type(None))
+    if type(actor) is not MLPModel or type(actor.distribution) not in distributions:
         raise DamperError(
             "the actor must be rsl_rl's MLPModel with a GaussianDistribution, but is "
             f"{type(actor).__name__} with {type(actor.distribution).__name__}: use rsl_rl's own "
             "export for others."
         )
-    linears = [module for module in actor.mlp if isinstance(module, nn.Linear)]
     between = {type(module) for module in actor.mlp} - {nn.Linear}
     if not between <= set(EXPORTABLE_NAME_BY_MODULE) or len(between) != 1:
         names = ", ".join(sorted(kind.__name__ for kind in between))
         choices = known_modules(EXPORTABLE_NAME_BY_MODULE)
         raise DamperError(f"activation must be {choices}, but is {names}: use rsl_rl's own export.")
     layers = [
-        (layer.weight.T.detach().cpu().numpy(), layer.bias.detach().cpu().numpy())
-        for layer in linears
+        (module.weight.T.detach().cpu().numpy(), module.bias.detach().cpu().numpy())
+        for module in actor.mlp
+        if isinstance(module, nn.Linear)
     ]
     return LinearActor(layers, EXPORTABLE_NAME_BY_MODULE[between.pop()], squash=False)
 

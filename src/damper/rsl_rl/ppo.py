@@ -29,10 +29,8 @@ from damper.method_args import (
     settings_at,
 )
 from damper.methods import Method
-from damper.rsl_rl.policy import RslRlPolicy
-from damper.rsl_rl.storage import Pairs, indexed
+from damper.rsl_rl.storage import Pairs, RslRlPolicy, indexed
 from damper.rules import (
-    GradientReport,
     Rule,
     has_memory,
     initial_state,
@@ -54,11 +52,9 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         critic: likewise.
         storage: likewise.
         method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing, at which PPO may learn
-            nothing. Or a schedule over the iterations, such as "linear:0:0.5"; so may the method's
-            other numbers.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
-            callable.
+        eta: DAMPER's η in [0, 1]; at 1, the most smoothing, PPO may learn nothing. It, and the
+            method's other numbers, may be a schedule over the iterations: "linear:0:0.5".
+        rule: another rule for the auxiliary gradient: in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
         iterations: the number of iterations over which schedules run; by default
             ``max_iterations`` of the runner's configuration.
@@ -90,27 +86,21 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         **arguments: Any,
     ) -> None:
         """Settings are checked before anything is built."""
-        rsl_rl_arguments = inspect.signature(RslRlPPO.__init__).parameters
-        given = {
-            name: arguments.pop(name) for name in list(arguments) if name not in rsl_rl_arguments
-        }
+        names = inspect.signature(RslRlPPO.__init__).parameters
+        given = {name: arguments.pop(name) for name in list(arguments) if name not in names}
         if not isinstance(eta, DefaultEta):
             given["eta"] = eta
         self.method = default_eta(choose(method, rule, auxiliary), PPO_ETA)
-        check_names(self.method, given, rsl_rl_arguments, "rsl_rl's PPO")
+        check_names(self.method, given, names, "rsl_rl's PPO")
         self._parsed_settings = parse_settings(self.method, given)
         self._iterations = iterations
         self._scheduled = {
-            name: value
-            for name, value in self._parsed_settings.items()
-            if isinstance(value, Schedule)
+            k: v for k, v in self._parsed_settings.items() if isinstance(v, Schedule)
         }
         _check(self.method, actor, storage)
         self._check_iterations()
-        self.method_settings = {
-            name: _plain(value)
-            for name, value in self.method.settings(self._parsed_settings).items()
-        }
+        settings = self.method.settings(self._parsed_settings)
+        self.method_settings = {name: _plain(value) for name, value in settings.items()}
         super().__init__(actor, critic, storage, *positional, **arguments)
         self._iterations_done = 0
         self.trained_with: list[dict[str, Any]] = []
@@ -128,7 +118,8 @@ class PPO(RslRlPPO):  # type: ignore[misc]
 
     def update(self) -> dict[str, float]:
         """rsl_rl's; before each optimizer step the auxiliary gradient is combined with its own."""
-        progress_remaining = self._progress_remaining()
+        done = self._iterations_done / self._iterations if self._iterations else 0.0
+        progress_remaining = max(0.0, 1.0 - done)
         self._settings = settings_at(self.method, self._parsed_settings, progress_remaining)
         scheduled = {name: value(progress_remaining) for name, value in self._scheduled.items()}
         self._count_iteration()
@@ -136,16 +127,15 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         if not self.method.actor or frozen:
             return {**super().update(), **scheduled}
         max_grad_norm: float = self.max_grad_norm
-        means = _Means()
+        logs: list[dict[str, Tensor]] = []
         with indexed(self.storage) as pairs:
 
             def combine_and_clip(*_: Any) -> None:
-                self._add_auxiliary(pairs, means, 1.0 - progress_remaining)
+                self._add_auxiliary(pairs, logs, 1.0 - progress_remaining)
                 nn.utils.clip_grad_norm_(self.actor.parameters(), max_grad_norm)
                 nn.utils.clip_grad_norm_(self.critic.parameters(), max_grad_norm)
 
-            # rsl_rl clips before the step's hook runs: an infinite bound turns that off, and the
-            # hook clips instead.
+            # rsl_rl clips before the hook runs: with no bound for it, the hook clips instead.
             self.max_grad_norm = math.inf
             hook = self.optimizer.register_step_pre_hook(combine_and_clip)
             try:
@@ -153,38 +143,29 @@ class PPO(RslRlPPO):  # type: ignore[misc]
             finally:
                 hook.remove()
                 self.max_grad_norm = max_grad_norm
-        return {**losses, **means.read(), **scheduled}
-
-    def _progress_remaining(self) -> float:
-        done = self._iterations_done / self._iterations if self._iterations else 0.0
-        return max(0.0, 1.0 - done)
+        return {**losses, **_means(logs), **scheduled}
 
     def _count_iteration(self) -> None:
         now = {"method": self.method.name, "settings": self.method_settings}
-        last = self.trained_with[-1] if self.trained_with else {}
-        if (last.get("method"), last.get("settings")) != (*now.values(),):
+        if not self.trained_with or not now.items() <= self.trained_with[-1].items():
             self.trained_with.append({**now, "iterations": 0})
         self.trained_with[-1]["iterations"] += 1
         self._iterations_done += 1
 
-    def _add_auxiliary(self, pairs: Pairs, means: _Means, progress: float) -> None:
+    def _add_auxiliary(self, pairs: Pairs, logs: list[dict[str, Tensor]], progress: float) -> None:
         """Combine the auxiliary gradient with ``.grad``; without a pair it stays as it is."""
-        method, rows = self.method, pairs.kept(self.method.previous_obs)
+        method, steps = self.method, pairs.steps(self.method.previous_obs)
         assert method.actor is not None
-        steps = [rows, pairs.after(rows)]
-        if method.previous_obs:
-            steps.append(pairs.before(rows))
-        if len(rows) == 0:
+        if len(steps[0]) == 0:
             if not self.is_multi_gpu:
                 return
             # Other processes may have pairs and wait for this one: pair an observation with
             # itself, for a zero gradient.
-            rows = pairs.rows[:1]
-            steps = [rows] * len(steps)
+            steps = [pairs.rows[:1]] * len(steps)
         policy = RslRlPolicy(self.actor)
         perturbed = any(noise.like == "obs" for noise in method.noise.values())
         obs, after, *before = policy.see(pairs, steps, as_vectors=perturbed)
-        reward = self.storage.rewards.flatten()[rows]
+        rows, reward = steps[0], self.storage.rewards.flatten()[steps[0]]
         batch = Batch(
             obs,
             self.storage.actions.flatten(0, 1)[rows],
@@ -210,7 +191,7 @@ class PPO(RslRlPPO):  # type: ignore[misc]
             **settings,
         )
         self._rule_state = report.state
-        means.add(auxiliary, report)
+        logs.append({"auxiliary_loss": auxiliary, **report.logged()})
 
     def _actor_parameters(self) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
         """The parameters of the actor alone, and those that it shares with the critic."""
@@ -230,10 +211,8 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         restores_iteration: bool = super().load(loaded_dict, load_cfg, strict)
         if load_cfg is not None and not load_cfg.get("actor"):
             return restores_iteration
-        saved = loaded_dict.get("damper")
-        if saved is None:
-            done = loaded_dict.get("iter", 0)
-            saved = {"trained_with": [{"method": "plain", "settings": {}, "iterations": done}]}
+        plain = {"method": "plain", "settings": {}, "iterations": loaded_dict.get("iter", 0)}
+        saved = loaded_dict.get("damper", {"trained_with": [plain]})
         self.trained_with = [dict(entry) for entry in saved["trained_with"]]
         if restores_iteration:
             self._iterations_done = sum(entry["iterations"] for entry in self.trained_with)
@@ -265,9 +244,7 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         untrained = {"method": self.method.name, "settings": self.method_settings}
         last = self.trained_with[-1] if self.trained_with else untrained
         record = {"method": last["method"], "settings": last["settings"]}
-        if len(self.trained_with) > 1:
-            record["trained_with"] = self.trained_with
-        return record
+        return record | ({"trained_with": self.trained_with} if len(self.trained_with) > 1 else {})
 
     def _check_iterations(self) -> None:
         """Raise where progress is needed but the number of iterations is not known."""
@@ -275,11 +252,8 @@ class PPO(RslRlPPO):  # type: ignore[misc]
             raise DamperError(f"iterations must be at least 1, but {self._iterations} was given.")
         ramps = self.method.actor is temporal_ramp
         if self._iterations is None and (self._scheduled or ramps):
-            what = (
-                f"method {self.method.name!r}"
-                if ramps
-                else f"a schedule of {next(iter(self._scheduled))}"
-            )
+            name = f"method {self.method.name!r}"
+            what = name if ramps else f"a schedule of {next(iter(self._scheduled))}"
             raise DamperError(
                 f"iterations must be given for {what}, because rsl_rl does not tell its algorithm "
                 "how long it trains: add it to the algorithm's configuration, or max_iterations "
@@ -306,16 +280,14 @@ def _check(method: Method, actor: Any, storage: Any) -> None:
     check_no_critic_loss(method, "critics Q(s, a), while PPO's critic is V(s)")
     if method.prediction:
         raise DamperError(
-            f"method {method.name!r} needs a second head on the actor, which rsl_rl's PPO does not "
-            "have: choose another."
+            f"method {method.name!r} needs a second head, which rsl_rl's PPO lacks: choose another."
         )
     if any(noise.like == "obs" for noise in method.noise.values()):
         _check_perturbed(method, actor, storage)
     if storage.num_transitions_per_env < 2:
         raise DamperError(
             f"num_steps_per_env must be at least 2 for method {method.name!r}, which compares "
-            "consecutive observations of a rollout, but is "
-            f"{storage.num_transitions_per_env}."
+            f"consecutive observations, but is {storage.num_transitions_per_env}."
         )
 
 
@@ -336,20 +308,9 @@ def _check_perturbed(method: Method, actor: Any, storage: Any) -> None:
             )
 
 
-class _Means:
-    """Means over an update, read from the device once."""
-
-    def __init__(self) -> None:
-        self.rows: list[Tensor] = []
-        self.names: list[str] = []
-
-    def add(self, loss: Tensor, report: GradientReport) -> None:
-        logs = {"auxiliary_loss": loss, **report.logged()}
-        self.names = list(logs)
-        values = [value.detach().reshape(()).to(loss.dtype) for value in logs.values()]
-        self.rows.append(torch.stack(values))
-
-    def read(self) -> dict[str, float]:
-        if not self.rows:
-            return {}
-        return dict(zip(self.names, torch.stack(self.rows).mean(0).tolist(), strict=True))
+def _means(logs: list[dict[str, Tensor]]) -> dict[str, float]:
+    """Means over an update by name, read from the device at once."""
+    if not logs:
+        return {}
+    rows = [torch.stack([v.detach().float().reshape(()) for v in log.values()]) for log in logs]
+    return dict(zip(logs[0], torch.stack(rows).mean(0).tolist(), strict=True))

@@ -17,10 +17,9 @@ except ImportError as error:
 
 from damper.sb3.buffers import IndexedReplayBuffer, IndexedRolloutBuffer
 from damper.sb3.convert import from_sb3, to_sb3
-from damper.sb3.ddpg import DDPG
 from damper.sb3.ppo import PPO
 from damper.sb3.sac import SAC
-from damper.sb3.td3 import TD3
+from damper.sb3.td3 import DDPG, TD3
 from damper.sb3.vec_env import EnvPoolVecEnv
 
 if TYPE_CHECKING:
@@ -42,6 +41,9 @@ __all__ = [
 ]
 
 
+_CONTRIB = {"TQC": "damper.sb3.tqc", "RecurrentPPO": "damper.sb3.recurrent_ppo"}
+
+
 class _MissingNameError(DamperError, ImportError):
     """For ``from damper.sb3 import A2C``: Python would reword an AttributeError."""
 
@@ -53,13 +55,10 @@ def __getattr__(name: str) -> Any:
     # Python also looks up submodules and special names here.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    discrete = name in ("DQN", "QRDQN", "MaskablePPO")
+    reason = ", whose actions are discrete and have no mean" if discrete else ""
     raise _MissingNameError(
-        f"damper.sb3 has TD3, SAC, PPO, DDPG, TQC and RecurrentPPO, but no {name}{_REASONS.get(name, '')}: "
-        "import it from "
-        "stable_baselines3 or sb3_contrib, or train with one of these."
+        "damper.sb3 has TD3, SAC, PPO, DDPG, TQC and RecurrentPPO, but no "
+        f"{name}{reason}: import it from stable_baselines3 or sb3_contrib, or train with one of "
+        "these."
     )
-
-
-_DISCRETE = ", whose actions are discrete and have no mean"
-_REASONS = dict.fromkeys(("DQN", "QRDQN", "MaskablePPO"), _DISCRETE)
-_CONTRIB = {"TQC": "damper.sb3.tqc", "RecurrentPPO": "damper.sb3.recurrent_ppo"}

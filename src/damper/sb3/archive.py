@@ -21,6 +21,7 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
+import damper.sb3
 from damper.activations import NAME_BY_MODULE, known_modules
 from damper.engine.envs.env_spec_json import UNKNOWN
 from damper.errors import DamperError, MissingOptionError
@@ -82,14 +83,13 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
     squash = algorithm != "PPO" or _described(data["policy_kwargs"]).get("squash_output") is True
     actor = Actor(_layers(archive, path, data), _activation(path, data, algorithm), squash=squash)
     low, high = _bounds(path, data, bounds)
-    recorded = _plain(data.get("env_spec"), None)
+    recorded, env = _plain(data.get("env_spec"), None), _plain(data.get("env_id"), UNKNOWN)
+    method = data.get("method", "plain")  # or a pickled Method, described by its fields
     facts = {
         "backbone": algorithm.lower(),
-        "env": EnvSpec.from_json(recorded).id
-        if recorded
-        else str(_plain(data.get("env_id"), UNKNOWN)),
+        "env": EnvSpec.from_json(recorded).id if recorded else str(env),
         "env_spec": recorded,
-        "method": _method(data.get("method", "plain")),
+        "method": method if isinstance(method, str) else _described(method).get("name", "custom"),
         "seed": int(_plain(data.get("seed"), -1)),
         "steps": int(_plain(data.get("num_timesteps"), 0)),
         "settings": _plain(data.get("method_settings"), {}),
@@ -98,13 +98,15 @@ def read_zip(path: Path | str, bounds: tuple[Any, Any] | None = None) -> Policy:
     return make_policy(actor, low, high, facts)
 
 
-_SAVED = {
+# Our names of what SB3 lists in system_info.txt.
+_LIBRARIES = {
     "Python": "python",
     "Stable-Baselines3": "stable-baselines3",
     "PyTorch": "torch",
     "Numpy": "numpy",
+    "Gymnasium": "gymnasium",
+    "Cloudpickle": "cloudpickle",
 }
-_SAVED |= {"Gymnasium": "gymnasium", "Cloudpickle": "cloudpickle"}
 
 
 def saved_versions(path: Path | str) -> dict[str, str]:
@@ -114,20 +116,17 @@ def saved_versions(path: Path | str) -> dict[str, str]:
     separate file.
     """
     archive = _open(path)
-    lines = re.findall(
-        r"^- ([\w-]+): ([\w.+-]{1,40})\s*$", _text(archive, "system_info.txt"), re.MULTILINE
+    info, own = (
+        archive.open(name).read(10_000).decode("utf-8", "replace")
+        if name in archive.namelist()
+        else ""
+        for name in ("system_info.txt", "_stable_baselines3_version")
     )
-    saved = {_SAVED[name]: version for name, version in lines if name in _SAVED}
-    sb3 = re.fullmatch(r"[\w.+-]{1,40}", _text(archive, "_stable_baselines3_version").strip())
-    return saved | ({"stable-baselines3": sb3[0]} if sb3 else {})
-
-
-def _text(archive: zipfile.ZipFile, name: str, most: int = 10_000) -> str:
-    """The beginning of a file inside; nothing where it is missing."""
-    if name not in archive.namelist():
-        return ""
-    with archive.open(name) as file:
-        return file.read(most).decode("utf-8", "replace")
+    lines = re.findall(r"^- ([\w-]+): ([\w.+-]{1,40})\s*$", info, re.MULTILINE)
+    saved = {_LIBRARIES[name]: version for name, version in lines if name in _LIBRARIES}
+    if re.fullmatch(r"[\w.+-]{1,40}", own.strip()):
+        saved["stable-baselines3"] = own.strip()
+    return saved
 
 
 def load_zip(path: Path | str) -> Any:
@@ -135,25 +134,24 @@ def load_zip(path: Path | str) -> Any:
     data = json.loads(_open(path).read("data"))
     # SB3's own classes cannot load the state of ASAP, Bloop or MetaBalance.
     name = _algorithm(path, data)
-    theirs = "sb3_contrib" if name == "TQC" else "stable_baselines3"
-    # Also for SB3's: its error says what to install.
-    ours = importlib.import_module(f"damper.sb3.{name.lower()}")
-    kind = getattr(ours if "method" in data else importlib.import_module(theirs), name)
+    kind = getattr(damper.sb3, name)  # also for SB3's: its error says what to install
+    if "method" not in data:
+        theirs = "sb3_contrib" if name == "TQC" else "stable_baselines3"
+        kind = getattr(importlib.import_module(theirs), name)
     return kind.load(path, device="cpu")
 
 
 def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
     """The class that saved the zip, by entries that only it has; raises for unusable ones."""
     seen = _described(data.get("observation_space"))
-    # SB3 divides images by 255 and may move their channels first, which the layers alone do not
-    # show.
+    # SB3 scales images and may move their channels, which the layers alone do not show.
     image = seen.get("dtype") == "uint8" and len(seen.get("_shape", ())) == 3
-    if image or "Dict" in str(seen.get(":type:")):
+    if image or "Dict" in _type(seen):
         kind = "images" if image else "Dict observations"
         raise DamperError(
             f"{path} must hold a policy of one observation vector, but has {kind}: {FLATTEN}"
         )
-    if "Box" not in str(_described(data.get("action_space")).get(":type:")):
+    if "Box" not in _type(data.get("action_space")):
         raise DamperError(
             f"{path} has discrete actions: only policies of a Box can be evaluated or exported."
         )
@@ -168,17 +166,12 @@ def _algorithm(path: Path | str, data: dict[str, Any]) -> str:
         return "PPO"
     if "ent_coef" in data and "target_entropy" in data and not other:
         return "TQC" if "top_quantiles_to_drop_per_net" in data else "SAC"
-    if "target_policy_noise" in data:
-        # SB3's DDPG is TD3 with these two numbers.
-        return (
-            "DDPG"
-            if data.get("policy_delay") == 1 and data.get("target_noise_clip") == 0.0
-            else "TD3"
-        )
+    if "target_policy_noise" in data:  # SB3's DDPG is TD3 with these two numbers
+        ddpg = data.get("policy_delay") == 1 and data.get("target_noise_clip") == 0.0
+        return "DDPG" if ddpg else "TD3"
     raise DamperError(
         f"{path} must hold a TD3, SAC, PPO, DDPG or TQC model, but holds another algorithm's: load "
-        "it and pass the "
-        "model to damper.evaluate."
+        "it and pass the model to damper.evaluate."
     )
 
 
@@ -201,9 +194,12 @@ def _open(path: Path | str) -> zipfile.ZipFile:
 def _needs_trust(path: Path | str, why: str) -> MissingOptionError:
     return MissingOptionError(
         f"{path} {why}, so it can only be loaded by unpickling, which runs whatever code the file "
-        "carries: if you "
-        "trust its author, add --trust (trust=True)."
+        "carries: if you trust its author, add --trust (trust=True)."
     )
+
+
+def _type(entry: Any) -> str:
+    return str(_described(entry).get(":type:"))
 
 
 def _module(data: dict[str, Any]) -> str:
@@ -213,16 +209,15 @@ def _module(data: dict[str, Any]) -> str:
 def _layers(archive: zipfile.ZipFile, path: Path | str, data: dict[str, Any]) -> Any:
     if _module(data) not in _POLICIES:
         raise _needs_trust(path, f"has a custom policy class ({_module(data)})")
-    if "Box" not in str(_described(data["observation_space"]).get(":type:")):
+    if "Box" not in _type(data["observation_space"]):
         raise _needs_trust(path, "has observations other than a Box")
     if "features_extractor_class" in _described(data["policy_kwargs"]):
         raise _needs_trust(path, "has a custom features extractor")
     if _plain(data.get("use_sde"), False) and "gae_lambda" not in data:  # PPO's has no such bound
         raise _needs_trust(path, "uses gSDE, whose bound on the mean is not written in plain text")
     try:
-        state = torch.load(
-            io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True
-        )
+        weights = io.BytesIO(archive.read("policy.pth"))
+        state = torch.load(weights, map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, EOFError, OSError) as error:
         raise DamperError(f"{path} holds damaged weights: save the model again.") from error
     except Exception as error:  # the safe loader's refusal, whose class only pickle names
@@ -245,10 +240,7 @@ def _activation(path: Path | str, data: dict[str, Any], algorithm: str) -> str:
 def _bounds(
     path: Path | str, data: dict[str, Any], otherwise: tuple[Any, Any] | None
 ) -> tuple[Any, Any]:
-    """The action space's low and high from its text, if exact; else those given.
-
-    Another environment's may differ.
-    """
+    """The action space's low and high from its text, if exact; else the given environment's."""
     low, high = _bound(data, "low"), _bound(data, "high")
     if low is not None and high is not None:
         return low, high
@@ -272,11 +264,6 @@ def _bound(data: dict[str, Any], side: str) -> NDArray[np.float32] | None:
 def _described(entry: Any) -> dict[str, Any]:
     """The plain-text description of a pickled object, or a plain dictionary; else empty."""
     return entry if isinstance(entry, dict) else {}
-
-
-def _method(entry: Any) -> str:
-    """A method's name; a pickled ``Method`` has it in its plain-text description."""
-    return entry if isinstance(entry, str) else str(_described(entry).get("name", "custom"))
 
 
 def _plain(entry: Any, default: Any) -> Any:

@@ -122,24 +122,24 @@ class IndexedRolloutBuffer(RolloutBuffer):
         self.rows = batch_inds
         return super()._get_samples(batch_inds, env)
 
-    def has_pair(self, previous: bool) -> NDArray[np.bool_]:
-        """Which rows of the last minibatch have a known successor (and predecessor).
+    def pairs(self, previous: bool) -> tuple[NDArray[np.bool_], list[NDArray[np.int64]]]:
+        """Which rows of the last minibatch are in a pair; these rows and their successors'.
 
-        With ``previous`` the predecessor must be known too: it is, if it is the row above, and at
-        an episode's first step, which has none.
+        With ``previous`` those with a predecessor too, and their rows: the row above, or at an
+        episode's first step the row itself.
         """
         paired = self._has_next[self.rows]
         if previous:
             paired &= (self._has_previous | self._starts)[self.rows]
-        return paired
+        rows = self.rows[paired]
+        before = [rows - self._has_previous[rows]] if previous else []
+        return paired, [rows, self._next_row[rows], *before]
 
     def take(self, rows: NDArray[np.int64]) -> Any:
         """Observations of these rows as tensors, ``[len(rows), ...]``."""
         if isinstance(self.observations, dict):
-            last = self._last_obs or dict.fromkeys(self.observations)
-            return {
-                key: self._take(array, last[key], rows) for key, array in self.observations.items()
-            }
+            arrays, last = self.observations, self._last_obs or dict.fromkeys(self.observations)
+            return {key: self._take(array, last[key], rows) for key, array in arrays.items()}
         return self._take(self.observations, self._last_obs, rows)
 
     def _take(self, array: NDArray[Any], last: Any, rows: NDArray[np.int64]) -> Tensor:
@@ -147,18 +147,9 @@ class IndexedRolloutBuffer(RolloutBuffer):
         if not beyond.any():
             return self.to_torch(array[rows], copy=False)
         taken = array[np.where(beyond, 0, rows)]
-        taken[beyond] = np.asarray(last).reshape(self.n_envs, *array.shape[1:])[
-            rows[beyond] - len(array)
-        ]
+        after_last = np.asarray(last).reshape(self.n_envs, *array.shape[1:])
+        taken[beyond] = after_last[rows[beyond] - len(array)]
         return self.to_torch(taken, copy=False)
-
-    def after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of their successors, for ``take``."""
-        return self._next_row[rows]
-
-    def before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of their predecessors, for ``take``; at an episode's first step itself."""
-        return rows - self._has_previous[rows]
 
 
 class IndexedDictRolloutBuffer(IndexedRolloutBuffer, DictRolloutBuffer):
@@ -181,16 +172,11 @@ def indexed_class(buffer: Any, method: str) -> type:
     if isinstance(buffer, tuple(_INDEXED.values())):
         return kind
     if kind not in _INDEXED:
-        name, base = (
-            ("rollout", "IndexedRolloutBuffer")
-            if isinstance(buffer, RolloutBuffer)
-            else ("replay", "IndexedReplayBuffer")
-        )
+        name = "rollout" if isinstance(buffer, RolloutBuffer) else "replay"
         raise DamperError(
             f"method {method!r} needs each sample's neighbours in the {name} buffer, which SB3's "
-            "own buffers provide "
-            f"but {kind.__name__} does not: use one of them, or let it also inherit from "
-            f"damper.sb3.{base}."
+            f"own buffers provide but {kind.__name__} does not: use one of them, or let it also "
+            f"inherit from damper.sb3.Indexed{name.capitalize()}Buffer."
         )
     return _INDEXED[kind]
 
@@ -209,58 +195,52 @@ def indexed(buffer: Any, method: str) -> Iterator[Any]:
 def neighbours(buffer: Any, samples: Any, env: Any, previous: bool) -> Neighbours:
     """The neighbours of the last sample, normalised like it; ``previous`` asks for those before."""
     rows, envs = buffer.rows
-    before = _before(buffer, rows, envs) if previous else None
-    # A hindsight sample's goal was replaced: give the previous observation the same goal.
-    goal = (
-        {"desired_goal": samples.observations["desired_goal"]}
-        if isinstance(buffer, HerReplayBuffer)
-        else {}
-    )
     if samples.discounts is None:
         after, terminated = samples.next_observations, samples.dones
     else:
         after = _tensors(buffer, _take(buffer.next_observations, rows, envs), env)
         terminated = buffer.to_torch(buffer.dones[rows, envs] * (1 - buffer.timeouts[rows, envs]))
-    previous_obs = _tensors(buffer, before, env, goal) if previous else None
+    previous_obs: Any = None
+    if previous:
+        previous_obs = _tensors(buffer, _before(buffer, rows, envs), env)
+        # A hindsight sample's goal was replaced: give the previous observation the same goal.
+        if isinstance(buffer, HerReplayBuffer):
+            previous_obs["desired_goal"] = samples.observations["desired_goal"]
     return Neighbours(previous_obs, after, terminated.reshape(-1))
 
 
 def _before(buffer: Any, rows: NDArray[np.int64], envs: NDArray[np.int64]) -> Any:
     """``s_{t−1}``, or ``s_t`` where the row above did not lead to it."""
     above = (rows - 1) % buffer.buffer_size
-    obs, led_to = (
-        _take(buffer.observations, rows, envs),
-        _take(buffer.next_observations, above, envs),
-    )
+    obs = _take(buffer.observations, rows, envs)
+    before = _take(buffer.observations, above, envs)
+    led_to = _take(buffer.next_observations, above, envs)
     oldest = buffer.pos if buffer.full else 0
     follows = (rows != oldest) & (buffer.dones[above, envs] == 0) & _same(obs, led_to)
-    before = _take(buffer.observations, above, envs)
     if not isinstance(obs, dict):
         return np.where(_fit(follows, obs), before, obs)
     return {key: np.where(_fit(follows, obs[key]), before[key], obs[key]) for key in obs}
 
 
 def _take(arrays: Any, rows: NDArray[np.int64], envs: NDArray[np.int64]) -> Any:
-    return (
-        {key: array[rows, envs] for key, array in arrays.items()}
-        if isinstance(arrays, dict)
-        else arrays[rows, envs]
-    )
+    if isinstance(arrays, dict):
+        return {key: array[rows, envs] for key, array in arrays.items()}
+    return arrays[rows, envs]
 
 
 def _same(a: Any, b: Any) -> NDArray[np.bool_]:
     """Whether each sample's observations are equal, entry by entry."""
     if isinstance(a, dict):
-        return np.asarray(np.logical_and.reduce([_same(a[key], b[key]) for key in a]))
-    return np.asarray((a == b).reshape(len(a), -1).all(1))
+        return np.logical_and.reduce([_same(a[key], b[key]) for key in a])
+    return (a == b).reshape(len(a), -1).all(1)
 
 
 def _fit(mask: NDArray[np.bool_], array: NDArray[Any]) -> NDArray[np.bool_]:
     return mask.reshape(-1, *(1,) * (array.ndim - 1))
 
 
-def _tensors(buffer: Any, obs: Any, env: Any, goal: dict[str, Tensor] | None = None) -> Any:
+def _tensors(buffer: Any, obs: Any, env: Any) -> Any:
     normalised = buffer._normalize_obs(obs, env)
     if isinstance(normalised, dict):
-        return {key: buffer.to_torch(array) for key, array in normalised.items()} | (goal or {})
+        return {key: buffer.to_torch(array) for key, array in normalised.items()}
     return buffer.to_torch(normalised)

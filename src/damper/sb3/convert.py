@@ -27,7 +27,7 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
     VecVideoRecorder,
 )
-from torch import Tensor, nn
+from torch import Tensor
 
 from damper.activations import NAME_BY_MODULE, known_modules
 from damper.engine.device.precision import device_context
@@ -76,116 +76,66 @@ def read_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]
     ``log_std``; PPO keeps the trunk in ``mlp_extractor.policy_net``, and the mean in
     ``action_net``.
     """
-    on_policy = any(key.startswith("action_net.") for key in state)
-    layers = (_read_on_policy_layers if on_policy else _read_off_policy_layers)(state)
-    if any(weight.ndim != 2 for weight, _ in layers.values()):
-        raise DamperError(
-            "the actor must be made of SB3's linear layers alone, but has others between them: a "
-            "custom network "
-            "cannot be converted."
-        )
-    return layers
-
-
-def _read_off_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
-    names = [
-        key.removesuffix(".weight")
-        for key in state
-        if re.fullmatch(r"actor\.(mu|latent_pi)\.\d+\.weight", key)
-    ]
-    names += [key for key in ("actor.mu", "actor.log_std") if f"{key}.weight" in state]
-    # Without hidden layers SAC has no latent_pi either, but still two heads.
-    stochastic = "actor.log_std.weight" in state or any(
-        name.startswith("actor.latent_pi") for name in names
-    )
-    expected = {f"{name}.{kind}" for name in names for kind in ("weight", "bias")} | {
-        "actor.log_std"
-    }
-    if unknown := [key for key in state if key.startswith("actor.") and key not in expected]:
-        raise DamperError(
-            f"the actor must be made of SB3's linear layers alone, but has {unknown[0]!r}: a "
-            "features extractor or a "
-            "custom network cannot be converted."
-        )
-    trunk = (
-        [name for name in names if name.startswith("actor.latent_pi")] if stochastic else names[:-1]
-    )
-    titles = [f"trunk.{i}" for i in range(len(trunk))]
-    titles += ["mu", "log_std"][: len(names) - len(trunk)]
+    if any(key.startswith("action_net.") for key in state):
+        valued = ("value_net.", "mlp_extractor.value_net.", "vf_features_extractor.", "log_std")
+        acting = [key for key in state if not key.startswith(valued)]
+        linear = r"(mlp_extractor\.policy_net\.\d+|action_net)\.(weight|bias)"
+    else:  # gSDE's log_std is a parameter, not a layer
+        acting = [key for key in state if key.startswith("actor.") and key != "actor.log_std"]
+        linear = r"actor\.((mu|latent_pi)\.\d+|mu|log_std)\.(weight|bias)"
+    for key in acting:
+        between = key.endswith("weight") and state[key].ndim != 2
+        if between or not re.fullmatch(linear, key):
+            others = "others between them, such as " if between else ""
+            raise DamperError(
+                "the actor must be made of SB3's linear layers alone, but has "
+                f"{others}{key!r}: a features extractor or a custom network cannot be converted."
+            )
+    names = [key.removesuffix(".weight") for key in acting if key.endswith(".weight")]
+    heads = [name for name in names if name in ("action_net", "actor.mu", "actor.log_std")]
+    heads = heads or names[-1:]
+    trunk = [name for name in names if name not in heads]
+    titles = [f"trunk.{i}" for i in range(len(trunk))] + ["mu", "log_std"][: len(heads)]
     return {
         title: (state[f"{name}.weight"], state[f"{name}.bias"])
-        for title, name in zip(titles, names, strict=True)
+        for title, name in zip(titles, trunk + heads, strict=True)
     }
-
-
-def _read_on_policy_layers(state: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
-    values = ("value_net.", "mlp_extractor.value_net.", "vf_features_extractor.", "log_std")
-    acting = [key for key in state if not key.startswith(values)]
-    trunk = [
-        key.removesuffix(".weight") for key in acting if re.fullmatch(_TRUNK + r"\.weight", key)
-    ]
-    if unknown := [
-        key for key in acting if not re.fullmatch(rf"(?:{_TRUNK}|action_net)\.(?:weight|bias)", key)
-    ]:
-        raise DamperError(
-            f"the policy must be made of SB3's linear layers alone, but has {unknown[0]!r}: a "
-            "features extractor or a "
-            "custom network cannot be converted."
-        )
-    names = {f"trunk.{i}": name for i, name in enumerate(trunk)} | {"mu": "action_net"}
-    return {
-        title: (state[f"{name}.weight"], state[f"{name}.bias"]) for title, name in names.items()
-    }
-
-
-_TRUNK = r"mlp_extractor\.policy_net\.\d+"
 
 
 def backbone(model: Any) -> str:
     """A model's algorithm, by its class or its base classes."""
     names = [kind.__name__ for kind in type(model).__mro__]
-    return next(
-        (name.lower() for name in ("PPO", "TQC", "SAC", "DDPG", "TD3") if name in names), "unknown"
-    )
+    known = ("PPO", "TQC", "SAC", "DDPG", "TD3")
+    return next((name.lower() for name in known if name in names), "unknown")
 
 
 def read_actor(model: Any) -> Actor:
     """A model's actor as layers; raises for an actor that is more than linear layers."""
-    on_policy = (
-        type(model.policy) is ActorCriticPolicy and type(model.policy.mlp_extractor) is MlpExtractor
-    )
-    actor: Any = model.policy if on_policy else getattr(model.policy, "actor", None)
-    space = model.observation_space
-    plain = on_policy or (
-        type(actor).__name__ == "Actor" and type(actor).__module__ in ACTOR_MODULES
-    )
+    policy, space = model.policy, model.observation_space
+    on_policy = type(policy) is ActorCriticPolicy and type(policy.mlp_extractor) is MlpExtractor
+    actor: Any = policy if on_policy else getattr(policy, "actor", None)
+    kind = type(actor)
+    plain = on_policy or (kind.__name__ == "Actor" and kind.__module__ in ACTOR_MODULES)
     if not plain or not isinstance(actor.features_extractor, FlattenExtractor):
+        extractor = type(getattr(actor, "features_extractor", None)).__name__
         raise DamperError(
             "the actor must be SB3's own, without a features extractor, but is "
-            f"{type(actor).__name__} on "
-            f"{type(getattr(actor, 'features_extractor', None)).__name__}: others cannot be "
-            "converted."
+            f"{kind.__name__} on {extractor}: others cannot be converted."
         )
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
         raise DamperError(
             f"the observation space must be a Box of shape (n,), but is {space}: only such "
             "policies can be converted."
         )
-    activation = NAME_BY_MODULE.get(getattr(actor, "activation_fn", nn.Identity))
-    if activation is None:
+    module = getattr(actor, "activation_fn", None)
+    if module not in NAME_BY_MODULE:
         raise DamperError(
-            f"activation_fn must be {known_modules()}, but is "
-            f"{getattr(actor, 'activation_fn', None)}: others cannot "
-            "be converted."
+            f"activation_fn must be {known_modules()}, but is {module}: others cannot be converted."
         )
     clip = getattr(actor, "clip_mean", 0.0) if getattr(actor, "use_sde", False) else 0.0
-    state = {name: tensor.detach().to("cpu") for name, tensor in model.policy.state_dict().items()}
-    return Actor(
-        read_layers(state),
-        activation,
-        clip if clip > 0 else None,
-        not on_policy or actor.squash_output,
-    )
+    state = {name: tensor.detach().to("cpu") for name, tensor in policy.state_dict().items()}
+    squash = not on_policy or actor.squash_output
+    return Actor(read_layers(state), NAME_BY_MODULE[module], clip if clip > 0 else None, squash)
 
 
 # Vectorised wrappers that do not change the environment for the policy; VecNormalize's statistics
@@ -197,8 +147,7 @@ def env_spec(model: Any) -> EnvSpec:
     """Gymnasium's spec of the model's environment, or without one the spec saved in its zip."""
     env = model.get_env()
     if env is None:
-        recorded = getattr(model, "env_spec", None)
-        if recorded:
+        if recorded := getattr(model, "env_spec", None):
             return EnvSpec.from_json(recorded)
         return env_spec_from_id(getattr(model, "env_id", UNKNOWN))
     specs = [spec or EnvSpec(UNKNOWN) for spec in _specs(env)]
@@ -238,11 +187,11 @@ class _UnpicklableSpec:
 def norm_obs(model: Any) -> bool:
     """Whether the model learned from VecNormalize's observations.
 
-    Our models record it when they learn: one loaded into another environment still needs those
-    statistics. For SB3's own classes: whether it sees such observations now.
+    Our models record it: one loaded into another environment still needs those statistics. Of
+    SB3's own classes: whether it sees such observations now.
     """
-    noted = getattr(model, "norm_obs", None)
-    return sees_normalised(model) if noted is None else bool(noted)
+    recorded = getattr(model, "norm_obs", None)
+    return sees_normalised(model) if recorded is None else bool(recorded)
 
 
 def sees_normalised(model: Any) -> bool:
@@ -362,17 +311,10 @@ def load_model(model: Any, normaliser: Normaliser | None) -> LoadedPolicy:
         reshaped: NDArray[np.float32] = actions.reshape(len(obs), -1)
         return reshaped
 
-    facts = {
-        "backbone": backbone(model),
-        "method": method_name(model),
-        "seed": model.seed,
-        "steps": model.num_timesteps,
-        "settings": method_settings(model),
-    }
     return LoadedPolicy(
         act,
         spec,
-        facts,
+        _facts(model),
         agent={"seed": -1 if model.seed is None else model.seed},
         actor=layers,
         refusal=refusal,
@@ -422,18 +364,18 @@ def check_boxes(model: Any) -> None:
             )
 
 
-def method_name(model: Any) -> str:
-    """The method's name of one of our models; "plain" for SB3's own."""
-    method = getattr(model, "method", "plain")
-    return method if isinstance(method, str) else str(method.name)
-
-
-def method_settings(model: Any) -> dict[str, Any]:
-    """The method's settings as plain JSON values."""
-    settings = getattr(model, "method_settings", {})
+def _facts(model: Any) -> dict[str, Any]:
+    """What trained a model; method "plain" for SB3's own."""
+    method, settings = getattr(model, "method", "plain"), getattr(model, "method_settings", {})
     return {
-        name: value.tolist() if hasattr(value, "tolist") else value
-        for name, value in settings.items()
+        "backbone": backbone(model),
+        "method": method if isinstance(method, str) else str(method.name),
+        "seed": model.seed,
+        "steps": int(model.num_timesteps),
+        "settings": {
+            name: value.tolist() if hasattr(value, "tolist") else value
+            for name, value in settings.items()
+        },
     }
 
 
@@ -452,31 +394,24 @@ def from_sb3(model: Any) -> Policy:
         )
     spec = env_spec(model)
     facts = {
-        "backbone": backbone(model),
+        **_facts(model),
         "env": spec.id,
         "env_spec": to_json(spec),
-        "method": method_name(model),
-        "seed": model.seed if model.seed is not None else -1,
-        "steps": int(model.num_timesteps),
-        "settings": method_settings(model),
+        "seed": -1 if model.seed is None else model.seed,
         "normaliser": normaliser.to_dict() if normaliser else None,
     }
     policy = make_policy(actor, model.action_space.low, model.action_space.high, facts)
     obs = np.random.default_rng(0).normal(size=(64, policy.sizes[0]))
+    seen = obs if normaliser is None else normaliser(obs)
     with device_context(
         str(model.device), tf32=False
-    ):  # whose rounding would look like another network
-        expected, _ = model.predict(
-            obs if normaliser is None else normaliser(obs), deterministic=True
-        )
-    scale = 1.0 + np.abs(expected).max()
-    if not np.allclose(
-        policy(obs), expected.reshape(len(obs), -1), rtol=0.0, atol=1e-4 * scale, equal_nan=True
-    ):
+    ):  # its rounding would look like other weights
+        expected = model.predict(seen, deterministic=True)[0].reshape(len(obs), -1)
+    tolerance = 1e-4 * (1.0 + np.abs(expected).max())
+    if not np.allclose(policy(obs), expected, rtol=0.0, atol=tolerance, equal_nan=True):
         raise DamperError(
             "the model must act as its layers and activation_fn say, but does not: modules that "
-            "were replaced after it "
-            "was made cannot be converted."
+            "were replaced after it was made cannot be converted."
         )
     return policy
 
@@ -486,9 +421,8 @@ def make_policy(actor: Actor, low: Any, high: Any, facts: Mapping[str, Any]) -> 
     shapes = tuple(
         (name, weight.shape[1], weight.shape[0]) for name, (weight, _) in actor.layers.items()
     )
-    flat_params = Layout(shapes).flatten(
-        [t for w, b in actor.layers.values() for t in (w.T[None], b[None, None])]
-    )[0]
+    tensors = [part for w, b in actor.layers.values() for part in (w.T[None], b[None, None])]
+    flat_params = Layout(shapes).flatten(tensors)[0]
     info = PolicyInfo(
         activation=actor.activation,
         squash=actor.squash,
@@ -510,42 +444,36 @@ def to_sb3(policy: Policy, model: Any) -> None:
     if policy.normaliser is not None:
         raise DamperError(
             "the policy must not normalise observations itself, which an SB3 model leaves to "
-            "VecNormalize, but does: "
-            "use policy.predict."
+            "VecNormalize, but does: use policy.predict."
         )
-    actor = read_actor(model)
+    actor, info = read_actor(model), policy.info
     taken = {name: tuple(weight.shape[::-1]) for name, (weight, _) in actor.layers.items()}
-    given = {
-        name: (a, b) for name, a, b in policy.layout.layers if name in taken or name != "prediction"
-    }
-    if actor.squash != policy.info.squash:
+    given = {name: (a, b) for name, a, b in policy.layout.layers}
+    if "prediction" not in taken:  # ASAP's second head does not act
+        given.pop("prediction", None)
+    if actor.squash != info.squash:
         raise DamperError(
             f"the model must bound its actions as the policy does, but {backbone(model)} and "
-            f"{policy.info.backbone} "
-            "differ: one has a tanh, the other clips."
+            f"{info.backbone} differ: one has a tanh, the other clips."
         )
-    if taken != given or actor.activation != policy.info.activation:
+    if taken != given or actor.activation != info.activation:
         raise DamperError(
-            f"the model must have the policy's layers {given} and activation "
-            f"{policy.info.activation!r}, but has {taken} "
-            f"and {actor.activation!r}: set net_arch and activation_fn in policy_kwargs."
+            f"the model must have the policy's layers {given} and activation {info.activation!r}, "
+            f"but has {taken} and {actor.activation!r}: set net_arch and activation_fn in "
+            "policy_kwargs."
         )
-    space = model.action_space
-    bounds = np.array([policy.info.low, policy.info.high], np.float32)
-    if not (
-        np.array_equal(np.ravel(space.low), bounds[0])
-        and np.array_equal(np.ravel(space.high), bounds[1])
-    ):
+    low, high = np.ravel(model.action_space.low), np.ravel(model.action_space.high)
+    if not np.array_equal(np.array([info.low, info.high], np.float32), np.array([low, high])):
         raise DamperError(
-            f"the model's action bounds must be the policy's, {policy.info.low} to "
-            f"{policy.info.high}, but are "
-            f"{space.low.tolist()} to {space.high.tolist()}: make it for {policy.info.env}."
+            f"the model's action bounds must be the policy's, {info.low} to {info.high}, but are "
+            f"{low.tolist()} to {high.tolist()}: make it for {info.env}."
         )
     state = model.policy.state_dict()
+    prefix = "actor_target."
     target = {
-        f"actor.{name[13:]}": tensor
+        f"actor.{name.removeprefix(prefix)}": tensor
         for name, tensor in state.items()
-        if name.startswith("actor_target.")
+        if name.startswith(prefix)
     }
     for tensors in filter(None, (state, target)):
         for name, (weight, bias) in read_layers(tensors).items():

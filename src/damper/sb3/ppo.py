@@ -17,7 +17,6 @@ from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor, nn
 
 from damper._backward import after_backward, auxiliary_gradients, combine_gradients
-from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.method_args import PPO_ETA, check_no_critic_loss
@@ -36,7 +35,78 @@ from damper.sb3.common.networks import (
 )
 
 
-class PPO(SmoothMixin, stable_baselines3.PPO):
+class OnPolicyMixin(SmoothMixin):
+    """Mixin before an SB3 on-policy class; at η = 1, right off-policy, it may learn nothing."""
+
+    _default_eta = PPO_ETA
+    _on_policy = True
+
+    @property
+    def _actor(self) -> nn.Module:
+        return self.policy
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if self.policy.squash_output:
+            self._set_action_scale()
+
+    def _check_method(self) -> None:
+        method = self._method
+        if not method.losses:
+            return
+        if not isinstance(self.action_space, gymnasium.spaces.Box):
+            raise DamperError(
+                f"the action space must be a Box for method {method.name!r}, which compares mean "
+                f"actions, but is {self.action_space}: only method='plain' takes others."
+            )
+        check_no_critic_loss(method, "critics Q(s, a), while PPO's critic is V(s)")
+        if method.prediction:
+            raise DamperError(
+                f"method {method.name!r} needs a second head on the actor and its Polyak average, "
+                "which PPO's policy does not have: choose another, such as 'grad-caps'."
+            )
+
+    def _unscale(self, actions: NDArray[Any]) -> NDArray[Any]:
+        if self.policy.squash_output:
+            return super()._unscale(actions)
+        return np.clip(actions, self.action_space.low, self.action_space.high)
+
+    def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
+        """SB3's, and keeps the actions without exploration noise for the log."""
+        with self._trace.watch(self.policy):
+            return super().collect_rollouts(*arguments, **keywords)  # type: ignore[misc]
+
+    def _combine(
+        self,
+        loss: Tensor,
+        gradients: Any,
+        parameters: list[nn.Parameter],
+        shared_count: int,
+        log: Log,
+    ) -> None:
+        """Combine the auxiliary loss's gradients with ``.grad``; the last of them are shared."""
+        rule, state = self._method.rule, self.method_state
+        log.add(auxiliary_loss=loss)
+        if rule is None:
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                if gradient is not None:
+                    primary = parameter.grad
+                    parameter.grad = gradient if primary is None else primary + gradient
+            return
+        report = combine_gradients(
+            gradients,
+            parameters,
+            rule,
+            state.rule_state,
+            loss.detach(),
+            shared_count=shared_count,
+            **self._settings["rule"],
+        )
+        state.set_rule_state(report.state)
+        log.add_report(report)
+
+
+class PPO(OnPolicyMixin, stable_baselines3.PPO):
     """``stable_baselines3.PPO`` made smooth; with ``method="plain"`` SB3's, bit for bit.
 
     SB3's whole loss (surrogate, value, entropy) is the primary one. The auxiliary one compares the
@@ -47,10 +117,8 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
     Args:
         policy: as in SB3, and so are all others up to ``device``.
         method: a name in ``damper.METHODS``, or a ``Method``; with a loss on the actor alone.
-        eta: DAMPER's η in [0, 1]: 0 is the least smoothing; at 1, the most, PPO may learn nothing.
-            Or a schedule, as for ``learning_rate``.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
-            callable.
+        eta: DAMPER's η in [0, 1], or a schedule; at 1, the most smoothing, PPO may learn nothing.
+        rule: another rule for the auxiliary gradient: in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "l2c2".
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
@@ -58,9 +126,6 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
         >>> from damper.sb3 import PPO
         >>> model = PPO("MlpPolicy", "Pendulum-v1", eta=0.5, n_steps=64).learn(64)
     """
-
-    _default_eta = PPO_ETA
-    _on_policy = True
 
     def __init__(
         self,
@@ -99,52 +164,16 @@ class PPO(SmoothMixin, stable_baselines3.PPO):
     ) -> None:
         super().__init__(**init_arguments(locals()))
 
-    def _check_method(self) -> None:
-        method = self._method
-        if not method.losses:
-            return
-        if not isinstance(self.action_space, gymnasium.spaces.Box):
-            raise DamperError(
-                f"the action space must be a Box for method {method.name!r}, which compares mean "
-                "actions, but is "
-                f"{self.action_space}: only method='plain' takes others."
-            )
-        check_no_critic_loss(method, "critics Q(s, a), while PPO's critic is V(s)")
-        if method.prediction:
-            raise DamperError(
-                f"method {method.name!r} needs a second head on the actor and its Polyak average, "
-                "which PPO's policy "
-                "does not have: choose another, such as 'grad-caps'."
-            )
-
-    def _setup_model(self) -> None:
-        super()._setup_model()
-        if self.policy.squash_output:
-            space = self.action_space
-            self._action_scale = torch.as_tensor(
-                action_scale(space.low, space.high), device=self.device
-            ).reshape(-1)
-
-    def _unscale(self, actions: NDArray[Any]) -> NDArray[Any]:
-        if self.policy.squash_output:
-            return SmoothMixin._unscale(self, actions)
-        return np.clip(actions, self.action_space.low, self.action_space.high)
-
     def _check_buffer(self) -> None:
         if self._method.actor:
             indexed_class(self.rollout_buffer, self._method.name)
-
-    @property
-    def _actor(self) -> nn.Module:
-        return self.policy
 
     def _actor_parameters(self) -> list[nn.Parameter]:
         return actor_parameters(self.policy)[0] if self._method.actor else []
 
     def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
         """SB3's, and keeps the observations after the last step, as successors of the last rows."""
-        with self._trace.watch(self.policy):
-            going: bool = super().collect_rollouts(*arguments, **keywords)
+        going = super().collect_rollouts(*arguments, **keywords)
         if going and self._method.actor:
             with indexed(self.rollout_buffer, self._method.name) as buffer:
                 buffer.finish(self._last_obs, self._last_episode_starts)
@@ -198,21 +227,18 @@ class AuxiliaryUpdate:
 
     def _evaluate(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """SB3's ``evaluate_actions``; keeps the auxiliary loss's gradients for ``_combine``."""
-        buffer, previous = self.buffer, self.model._method.previous_obs
-        kept = buffer.has_pair(previous)
-        rows = buffer.rows[kept]
+        kept, (rows, *around) = self.buffer.pairs(self.model._method.previous_obs)
         if len(rows) == 0:
             self.waiting = None
             return ActorCriticPolicy.evaluate_actions(self.policy, obs, actions)
-        around = [buffer.after(rows), *([buffer.before(rows)] if previous else [])]
-        joined = torch.cat([obs, buffer.take(np.concatenate(around))])
+        joined = torch.cat([obs, self.buffer.take(np.concatenate(around))])
         result, mean = evaluate_jointly(self.policy, joined, len(obs), actions)
-        sizes = [len(obs), *(len(rows) for _ in around)]
+        sizes = [len(obs), *map(len, around)]
         parts, means = list(joined.split(sizes)), list(mean.split(sizes))
         if len(rows) < len(obs):
             index = torch.as_tensor(np.flatnonzero(kept), device=obs.device)
             parts[0], means[0] = parts[0][index], means[0][index]
-        actor = OnPolicyActor(self.policy, self.model.method_state)
+        actor = OnPolicyActor(self.policy)
         for part, action in zip(parts, means, strict=True):
             actor.remember(part, action)
         loss = self._loss(actor, rows, parts)
@@ -226,41 +252,18 @@ class AuxiliaryUpdate:
         if waiting is None:
             return
         loss, gradients = waiting
-        self.log.add(auxiliary_loss=loss)
-        method, state = self.model._method, self.model.method_state
-        if method.rule is None:
-            for parameter, gradient in zip(self.parameters, gradients, strict=True):
-                if gradient is not None:
-                    parameter.grad = (
-                        gradient if parameter.grad is None else parameter.grad + gradient
-                    )
-            return
-        report = combine_gradients(
-            gradients,
-            self.parameters,
-            method.rule,
-            state.rule_state,
-            loss.detach(),
-            shared_count=len(self.shared),
-            **self.model._settings["rule"],
-        )
-        state.set_rule_state(report.state)
-        self.log.add_report(report)
+        self.model._combine(loss, gradients, self.parameters, len(self.shared), self.log)
 
     def _separate_pass(self) -> tuple[Tensor, Any] | None:
         """The auxiliary loss and its gradients from a pass over the pairs; None without pairs."""
-        model, buffer = self.model, self.buffer
-        previous = model._method.previous_obs
-        rows = buffer.rows[buffer.has_pair(previous)]
-        if len(rows) == 0:
+        _, rows = self.buffer.pairs(self.model._method.previous_obs)
+        if len(rows[0]) == 0:
             return None
-        observed = [rows, buffer.after(rows), *([buffer.before(rows)] if previous else [])]
-        joined = buffer.take(np.concatenate(observed))
-        # With dropout or batch normalisation, the policy in eval mode is the one that must be
-        # smooth.
-        actor = OnPolicyActor(self.policy, model.method_state, eval_mode=model._has_modes)
-        actor.join(joined, parts := split(joined, len(observed)))
-        loss = self._loss(actor, rows, parts)
+        joined = self.buffer.take(np.concatenate(rows))
+        # With dropout or batch normalisation, the policy in eval mode must be smooth.
+        actor = OnPolicyActor(self.policy, eval_mode=self.model._has_modes)
+        actor.join(joined, parts := split(joined, len(rows)))
+        loss = self._loss(actor, rows[0], parts)
         return loss, auxiliary_gradients(loss, self.parameters)
 
     def _loss(self, actor: OnPolicyActor, rows: NDArray[np.int64], parts: Sequence[Any]) -> Tensor:
@@ -281,5 +284,4 @@ class AuxiliaryUpdate:
             progress=1.0 - model._current_progress_remaining,
             action_scale=model._action_scale,
         )
-        noise = {name: kind.draw(batch, model._generator) for name, kind in method.noise.items()}
-        return method.actor(actor, batch, noise, **settings)
+        return method.actor(actor, batch, model._draw_noise(batch), **settings)

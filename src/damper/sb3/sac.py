@@ -22,6 +22,7 @@ from damper.sb3.common.mixin import init_arguments
 from damper.sb3.common.networks import GaussianPolicy, SB3Critic
 from damper.sb3.common.off_policy import OffPolicyMixin, UpdateInputs
 
+HParams = dict[str, Any]
 _NO_NOISE: Any = {"target": None, "policy": None}  # SB3's actor draws its own noise
 
 
@@ -29,20 +30,6 @@ class SACMixin(OffPolicyMixin):
     """The update of SAC; TQC's differs in target and losses."""
 
     backbone = sac
-    # Attributes of SB3's classes that are used here.
-    tau: float
-    use_sde: bool
-    ent_coef_optimizer: Any
-    ent_coef_tensor: Tensor
-    log_ent_coef: Any
-    target_entropy: Any
-    target_update_interval: int
-    critic_target: Any
-    logger: Any
-    _n_updates: int
-    _update_learning_rate: Any
-    batch_norm_stats: Any
-    batch_norm_stats_target: Any
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         """Sample and update, in SB3's order and from its random numbers."""
@@ -55,10 +42,7 @@ class SACMixin(OffPolicyMixin):
             if self.use_sde:
                 self.actor.reset_noise()
             policy = GaussianPolicy(self.actor, self.method_state)
-            hparams: dict[str, Any] = {
-                "gamma": inputs.gamma,
-                "ent_coef": self._temperature(policy, inputs, log),
-            }
+            hparams = {"gamma": inputs.gamma, "ent_coef": self._temperature(policy, inputs, log)}
             self._update_critic(self._target(policy, inputs, hparams), policy, inputs, log)
             self._update_actor(self._actor_loss(policy, inputs, hparams), policy, inputs, log)
             if step % self.target_update_interval == 0:
@@ -76,42 +60,29 @@ class SACMixin(OffPolicyMixin):
             log.add(ent_coef=self.ent_coef_tensor)
             return self.ent_coef_tensor
         ent_coef: Tensor = self.log_ent_coef.detach().exp()
-        loss = -(
-            self.log_ent_coef * (log_prob.reshape(-1, 1) + float(self.target_entropy)).detach()
-        ).mean()
+        missing = log_prob.detach().reshape(-1, 1) + float(self.target_entropy)
+        loss = -(self.log_ent_coef * missing).mean()
         log.add(ent_coef=ent_coef, ent_coef_loss=loss)
         self.ent_coef_optimizer.zero_grad()
         loss.backward()
         self.ent_coef_optimizer.step()
         return ent_coef
 
-    def _target(
-        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
-    ) -> Tensor:
-        if (
-            self._method.actor
-            and inputs.smoothness_batch.next_obs is inputs.sb3_batch.next_obs
-            and not self._has_modes
-        ):
-            policy.parameters(
-                inputs.sb3_batch.next_obs
-            )  # cached with its graph: the smoothness loss reads s' too
+    def _target(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: HParams) -> Tensor:
+        smoothed = inputs.smoothness_batch if self._method.actor and not self._has_modes else None
+        if smoothed and smoothed.next_obs is inputs.sb3_batch.next_obs:
+            # Cached with its graph: the smoothness loss reads s' too.
+            policy.parameters(smoothed.next_obs)
         with torch.no_grad():
             return self._bellman(policy, inputs, hparams)
 
-    def _bellman(
-        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
-    ) -> Tensor:
-        return sac.target(
-            policy, SB3Critic(self.critic_target), inputs.sb3_batch, _NO_NOISE, hparams, _sampler
-        )
+    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: HParams) -> Tensor:
+        critic = SB3Critic(self.critic_target)
+        return sac.target(policy, critic, inputs.sb3_batch, _NO_NOISE, hparams, _sampler)
 
-    def _actor_loss(
-        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
-    ) -> Tensor:
-        return sac.actor_loss(
-            policy, SB3Critic(self.critic), inputs.sb3_batch, _NO_NOISE, hparams, _sampler
-        )[0]
+    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: HParams) -> Tensor:
+        critic = SB3Critic(self.critic)
+        return sac.actor_loss(policy, critic, inputs.sb3_batch, _NO_NOISE, hparams, _sampler)[0]
 
 
 def _sampler(policy: GaussianPolicy, obs: Any, epsilon: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,12 +95,9 @@ class SAC(SACMixin, stable_baselines3.SAC):
 
     Args:
         policy: as in SB3, and so are all others up to ``device``.
-        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a
-            ``Method``.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for
-            ``learning_rate``.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
-            callable.
+        method: a name in ``damper.METHODS``, as "damper+grad-caps+pave", or a ``Method``.
+        eta: DAMPER's η in [0, 1], from least to most smoothing; or a schedule like SB3's.
+        rule: another rule for the auxiliary gradient: in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
         critic: an additional loss on the critic: "pave" or "l2c2".
         **settings: the method's own settings, such as ``lambda_T`` of "caps".

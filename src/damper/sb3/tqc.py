@@ -17,7 +17,7 @@ from damper.rules import Rule
 from damper.sb3.common.mixin import init_arguments
 from damper.sb3.common.networks import GaussianPolicy
 from damper.sb3.common.off_policy import UpdateInputs
-from damper.sb3.sac import SACMixin
+from damper.sb3.sac import HParams, SACMixin
 
 try:
     import sb3_contrib
@@ -35,10 +35,8 @@ class TQC(SACMixin, sb3_contrib.TQC):
     Args:
         policy: as in sb3-contrib, and so are all others up to ``device``.
         method: a name in ``damper.METHODS``, a composed one, or a ``Method``.
-        eta: DAMPER's η in [0, 1]: 0 is the least, 1 the most smoothing; or a schedule, as for
-            ``learning_rate``.
-        rule: another rule for the auxiliary gradient: a name in ``damper.rules.RULES``, or a
-            callable.
+        eta: DAMPER's η in [0, 1], from least to most smoothing; or a schedule like SB3's.
+        rule: another rule for the auxiliary gradient: in ``damper.rules.RULES``, or a callable.
         auxiliary: another actor loss than the temporal one: "caps", "grad-caps", "asap", "l2c2".
         **settings: the method's own settings, such as ``lambda_T`` of "caps".
 
@@ -91,15 +89,12 @@ class TQC(SACMixin, sb3_contrib.TQC):
     def _check_method(self) -> None:
         check_no_critic_loss(self._method, "values Q(s, a), while TQC's critics predict quantiles")
 
-    def _bellman(
-        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
-    ) -> Tensor:
+    def _bellman(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: HParams) -> Tensor:
         """Quantiles of the target, ``[B, n]``: of all target critics, the highest left out."""
         batch = inputs.sb3_batch
         action, log_prob = policy.sample(batch.next_obs)
-        kept = (
-            self.critic.quantiles_total - self.top_quantiles_to_drop_per_net * self.critic.n_critics
-        )
+        dropped = self.top_quantiles_to_drop_per_net * self.critic.n_critics
+        kept = self.critic.quantiles_total - dropped
         quantiles = self.critic_target(batch.next_obs, action).flatten(1).sort().values[:, :kept]
         quantiles = quantiles - hparams["ent_coef"] * log_prob.reshape(-1, 1)
         discount = ((1 - batch.terminated) * hparams["gamma"]).reshape(-1, 1)
@@ -109,9 +104,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
         quantiles = self.critic(inputs.sb3_batch.obs, inputs.sb3_batch.action)
         return quantile_huber_loss(quantiles, target.unsqueeze(1), sum_over_quantiles=False)
 
-    def _actor_loss(
-        self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: dict[str, Any]
-    ) -> Tensor:
+    def _actor_loss(self, policy: GaussianPolicy, inputs: UpdateInputs, hparams: HParams) -> Tensor:
         action, log_prob = policy.sample(inputs.sb3_batch.obs)
         value = self.critic(inputs.sb3_batch.obs, action).mean(dim=2).mean(dim=1, keepdim=True)
         return (hparams["ent_coef"] * log_prob.reshape(-1, 1) - value).mean()

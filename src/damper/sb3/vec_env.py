@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -41,14 +40,10 @@ class EnvPoolVecEnv(VecEnv):
         spec = read_spec(env, **env_kwargs)
         self._make = partial(EnvPoolPool, env, threads=threads, **env_kwargs)
         self._pool: EnvPoolPool | None = None
-        self._shared = {
-            "spec": spec.env_spec,
-            "render_mode": None,
-        }  # attributes of every environment
-        boxes = ((spec.obs_low, spec.obs_high), (spec.low, spec.high))
-        super().__init__(
-            n_envs, *(gymnasium.spaces.Box(low, high, dtype=np.float32) for low, high in boxes)
-        )
+        self._shared = {"spec": spec.env_spec, "render_mode": None}  # of every environment
+        seen = gymnasium.spaces.Box(spec.obs_low, spec.obs_high, dtype=np.float32)
+        acted = gymnasium.spaces.Box(spec.low, spec.high, dtype=np.float32)
+        super().__init__(n_envs, seen, acted)
 
     def reset(self) -> NDArray[np.float32]:
         """Start new episodes, from the seeds given since the last call or from new ones."""
@@ -59,9 +54,8 @@ class EnvPoolVecEnv(VecEnv):
             return pool.restore(pool.state())  # EnvPool cannot be seeded again
         self.close()
         drawn = np.random.SeedSequence().generate_state(self.num_envs) & INT32_MAX
-        chosen = [
-            int(new if given is None else given) for given, new in zip(seeds, drawn, strict=True)
-        ]
+        pairs = zip(seeds, drawn, strict=True)
+        chosen = [int(new if given is None else given) for given, new in pairs]
         self._pool = self._make(seeds=chosen)
         return self._pool.reset()
 
@@ -96,7 +90,7 @@ class EnvPoolVecEnv(VecEnv):
         """``spec`` or ``render_mode``, the same for every environment."""
         if attr_name not in self._shared:
             raise AttributeError(f"EnvPool's environments have no attribute {attr_name!r}")
-        return [self._shared[attr_name] for _ in self._indices(indices)]
+        return [self._shared[attr_name] for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Raise: EnvPool's environments are not Python objects."""
@@ -110,7 +104,4 @@ class EnvPoolVecEnv(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
         """False for every environment: EnvPool's have no Python wrappers."""
-        return [False for _ in self._indices(indices)]
-
-    def _indices(self, indices: Any) -> Iterable[int]:
-        return self._get_indices(indices)
+        return [False for _ in self._get_indices(indices)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-import torch
 from torch.optim import Adam, AdamW, Optimizer
 
 
@@ -16,28 +16,18 @@ def fused(optimizer: Optimizer) -> Iterator[None]:
     PyTorch's default there is a loop over parameters. The results differ by float32's rounding, so
     method "plain", which is SB3's bit for bit, keeps the loop.
     """
-    groups = _undecided_groups(optimizer)
-    for group in groups:
+    groups = optimizer.param_groups if type(optimizer) in (Adam, AdamW) else []
+    undecided = [group for group in groups if _is_undecided(group)]
+    for group in undecided:
         group["fused"] = True
     try:
         yield
     finally:
-        for group in groups:
+        for group in undecided:
             group["fused"] = None
 
 
-def _undecided_groups(optimizer: Optimizer) -> list[dict[str, object]]:
-    if type(optimizer) not in (Adam, AdamW):
-        return []
-    return [
-        group
-        for group in optimizer.param_groups
-        if group["fused"] is None
-        and group["foreach"] is None
-        and not (group["capturable"] or group["differentiable"])
-        and all(map(_is_usual, group["params"]))
-    ]
-
-
-def _is_usual(parameter: torch.Tensor) -> bool:
-    return parameter.is_cpu and parameter.is_floating_point()
+def _is_undecided(group: dict[str, Any]) -> bool:
+    chosen = group["capturable"] or group["differentiable"]
+    unset = group["fused"] is None and group["foreach"] is None and not chosen
+    return unset and all(p.is_cpu and p.is_floating_point() for p in group["params"])

@@ -46,10 +46,9 @@ def check_normalisation(model: Any) -> None:
     fix = "to start on others, make a new model and call its set_parameters(path)."
     if before != now:
         kinds = {True: "normalised by VecNormalize", False: "as the environment returns them"}
+        change = "wrap it in VecNormalize.load(statistics, env)" if before else "leave it out"
         raise DamperError(
-            f"{requirement}, {kinds[before]}, but they come {kinds[now]}: "
-            + ("wrap it in VecNormalize.load(statistics, env); " if before else "leave it out; ")
-            + fix
+            f"{requirement}, {kinds[before]}, but they come {kinds[now]}: {change}; {fix}"
         )
     if now and _is_fresh(model.get_vec_normalize_env()):
         raise DamperError(
@@ -71,28 +70,26 @@ def check_inputs(method: Method, settings: Mapping[str, Mapping[str, Any]], mode
     if any(noise.like == "obs" for noise in method.noise.values()) and not numbers:
         raise DamperError(
             f"method {method.name!r} perturbs observations, so they must be a Box of floats, but "
-            "the observation space "
-            f"is {space}: choose a method that does not perturb them, such as 'damper'."
+            f"the observation space is {space}: choose a method that does not perturb them, such "
+            "as 'damper'."
         )
     masked = settings["actor"].get("mask_terminal") and not method.critic
     if method.losses and getattr(model, "optimize_memory_usage", False) and not masked:
         raise DamperError(
             f"optimize_memory_usage must be False with method {method.name!r}: such a buffer does "
-            "not store an "
-            "episode's true final observation, and this method does not leave those steps out."
+            "not store an episode's true final observation, and this method does not leave those "
+            "steps out."
         )
     if method.critic is None or method.critic is not METHODS["pave"].critic:
         return
     if model.critic.n_critics != 2:
         raise DamperError(
             f"n_critics must be 2 for method {method.name!r}, whose critic loss is made for two "
-            "critics, but is "
-            f"{model.critic.n_critics}: give policy_kwargs={{'n_critics': 2}}."
+            f"critics, but is {model.critic.n_critics}: give policy_kwargs={{'n_critics': 2}}."
         )
     if getattr(model.policy, "activation_fn", None) is nn.ReLU:
         warnings.warn(
             "PAVE's curvature term does nothing on ReLU critics, which have no second derivative: "
-            "use "
-            "policy_kwargs={'activation_fn': torch.nn.SiLU}, as published.",
+            "use policy_kwargs={'activation_fn': torch.nn.SiLU}, as published.",
             stacklevel=2,
         )

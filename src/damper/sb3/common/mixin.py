@@ -18,29 +18,32 @@ from torch import Tensor, nn
 
 from damper import metrics
 from damper.engine.envs.env_spec_json import to_json
-from damper.engine.settings import is_number
+from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
+from damper.interface import Batch
 from damper.method_args import (
     ETA,
     DefaultEta,
     check_names,
-    check_rule,
     choose,
     default_eta,
     is_setting,
     noise_generator,
+    parse_settings,
+    settings_at,
 )
 from damper.methods import Method, find_method
 from damper.rules import Rule
-from damper.sb3.common.action_trace import ActionTrace
 from damper.sb3.common.inputs import check_inputs, check_normalisation, check_policy
+from damper.sb3.common.log import ActionTrace
 from damper.sb3.common.networks import differs_in_eval_mode
 from damper.sb3.common.state import MethodState, exchange_state, is_same_state
 from damper.sb3.convert import env_spec, norm_obs, sees_normalised
-from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
+from damper.schedules import Schedule, as_schedule, check_number
 
 _FIXED = ("method", "rule", "auxiliary")  # cannot be assigned: the model was built for them
-_SCORES = ("mean_change", "sm")  # of an episode, as ActionTrace adds them to SB3's
+# Attributes that zips do not hold: ``_setup_model`` makes them anew.
+_UNSAVED = ("_method", "_settings", "_parsed_settings", "_generator", "_action_scale", "_trace")
 
 
 def init_arguments(local: dict[str, Any]) -> dict[str, Any]:
@@ -51,38 +54,15 @@ def init_arguments(local: dict[str, Any]) -> dict[str, Any]:
 class SmoothMixin:
     """Mixin before an SB3 class, which defines what acts and how a gradient step is done.
 
-    Args:
-        policy: as in SB3.
-        env: likewise.
-        method: a name in ``damper.METHODS``, a composed one ("damper+grad-caps+pave"), or a
-            ``Method``.
-        eta: DAMPER's η in [0, 1], for methods that have it; the class's default leaves a ``Method``
-            or a custom rule its own. Like SB3's ``learning_rate`` it may be a function of ``progress_remaining``; so
-            may the method's other numbers.
-        rule: another rule for the method's auxiliary gradient: a name in ``damper.rules.RULES``, or
-            a callable.
-        auxiliary: another actor loss: "temporal", or a method's ("caps", "grad-caps", ...).
-        settings: the method's own settings (``lambda_T``, ...), and misspelt arguments.
-        critic: an additional loss on the critic: "pave" or "l2c2".
-        **arguments: SB3's other arguments.
-
-    A setting of the method is also an attribute: ``model.eta = 0.5`` takes effect at the next
-        update.
+    A setting of the method is also an attribute: ``model.eta = 0.5`` works from the next update on.
     """
 
+    # Attributes that are not defined here are those of SB3's classes.
     method: str | Method
+    policy: Any
+    learning_rate: Any
     _default_eta: float = ETA
     _on_policy = False
-    # Attributes of SB3's classes that are used here.
-    device: torch.device
-    seed: int | None
-    action_space: Any
-    policy: Any
-    logger: Any
-    learning_rate: Any
-    ep_info_buffer: Any
-    _current_progress_remaining: float
-    _last_obs: Any
     _warned_of_collapse = False
     _action_scale: Any = 1.0  # half the environment's range over the policy's, where they differ
 
@@ -99,9 +79,11 @@ class SmoothMixin:
         critic: str | None = None,
         **arguments: Any,
     ) -> None:
-        """Settings are checked before anything is built."""
+        """Settings, misspelt arguments among them, are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = settings if isinstance(eta, DefaultEta) else {**settings, "eta": eta}
+        given = dict(settings)
+        if not isinstance(eta, DefaultEta):
+            given["eta"] = eta
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["given_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
@@ -116,9 +98,7 @@ class SmoothMixin:
         if isinstance(self.learning_rate, str):
             schedule = as_schedule("learning_rate", self.learning_rate)
             check_number("learning_rate", schedule, "linear:0.001:0")
-            self.learning_rate = (
-                schedule.function
-            )  # when SB3 loads a text, it takes it for a number
+            self.learning_rate = schedule.function  # SB3 would take a loaded text for a number
         super()._setup_model()  # type: ignore[misc]
         check_inputs(self._method, self._settings, self)
         self._check_buffer()
@@ -146,73 +126,51 @@ class SmoothMixin:
     def _check_buffer(self) -> None:
         """Raise for a custom buffer without rows, if the method needs a sample's neighbours."""
 
+    def _set_action_scale(self) -> None:
+        """For classes whose policy acts in [-1, 1]."""
+        scale = action_scale(self.action_space.low, self.action_space.high)
+        self._action_scale = torch.as_tensor(scale, device=self.device).reshape(-1)
+
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
+        noise = self._method.noise
+        return {name: kind.draw(batch, self._generator) for name, kind in noise.items()}
+
     # --- settings --------------------------------------------------------------------------------
 
     def _pop_given_settings(self) -> dict[str, Any]:
         """Settings of the zip, and those that SB3's ``load(path, eta=0.5)`` made attributes."""
-        parts = {
-            name: self.__dict__.pop(name)
-            for name in ("rule", "auxiliary", "critic")
-            if name in self.__dict__
-        }
-        self.method = choose(self.method, **parts)
+        attributes = self.__dict__
+        parts = ("rule", "auxiliary", "critic")
+        given_parts = {name: attributes.pop(name) for name in parts if name in attributes}
+        self.method = choose(self.method, **given_parts)
+        given = attributes.pop("given_settings")
         names = find_method(self.method).settings()
-        before = self.__dict__.pop("given_settings")
-        given = {name: value for name, value in before.items() if name in names}
-        for name in names:
-            if name in self.__dict__:
-                given[name] = self.__dict__.pop(name)
-        return given
+        new = {name: attributes.pop(name) for name in names if name in attributes}
+        return {**{name: value for name, value in given.items() if name in names}, **new}
 
     def _apply_settings(self, given: Mapping[str, Any]) -> None:
         """Check the given settings and apply them from the next update on."""
         # Plain numbers: SB3 pickles NumPy's and torch's, and a zip's settings must be readable
-        # without unpickling.
+        # without unpickling. No defaults: another method's would otherwise outlive ``load``.
         plain = {
-            name: value.item()
-            if isinstance(value, np.generic | Tensor) and value.ndim == 0
-            else value
+            name: value.item() if getattr(value, "ndim", None) == 0 else value
             for name, value in given.items()
         }
-        parsed = {name: as_schedule(name, value) for name, value in plain.items()}
-        defaults = self._method.settings()
-        for name in parsed:
-            if is_number(defaults[name]):
-                check_number(name, parsed[name])
-        scheduled = any(isinstance(value, Schedule) for value in parsed.values())
-        for point in POINTS[::-10] if scheduled else POINTS[:1]:
-            settings = self._settings_by_part(parsed, point)
-            check_rule(self._method, settings["rule"])
-        self._settings, self._parsed_settings = settings, parsed
-        # Without defaults, so that a model loaded with another method gets the defaults of that
-        # method.
-        self.given_settings = plain
+        parsed = parse_settings(self._method, plain)
+        settings = settings_at(self._method, parsed, 1.0)
+        if "policy" in self.__dict__:  # or else once it is built
+            check_inputs(self._method, settings, self)
+        self.given_settings, self._parsed_settings, self._settings = plain, parsed, settings
         self.__dict__["method_settings"] = self._method.settings(parsed)
-
-    def _settings_by_part(
-        self, settings: Mapping[str, Any], progress_remaining: float = 1.0
-    ) -> dict[str, dict[str, Any]]:
-        """Settings by the method's parts ("actor", "critic", "rule"), schedules by their values."""
-        now = {
-            name: value_at(as_schedule(name, value), progress_remaining)
-            for name, value in settings.items()
-        }
-        return self._method.route(now)
 
     def _update_learning_rate(self, optimizers: Any) -> None:
         """SB3's, at the start of every ``train``; also updates settings that follow a schedule."""
         super()._update_learning_rate(optimizers)  # type: ignore[misc]
-        schedules = {
-            name: value
-            for name, value in self._parsed_settings.items()
-            if isinstance(value, Schedule)
-        }
-        if schedules:
-            self._settings = self._settings_by_part(
-                self._parsed_settings, self._current_progress_remaining
-            )
-        for name, schedule in schedules.items():
-            self.logger.record(f"train/{name}", schedule(self._current_progress_remaining))
+        remaining = self._current_progress_remaining
+        self._settings = settings_at(self._method, self._parsed_settings, remaining)
+        for name, value in self._parsed_settings.items():
+            if isinstance(value, Schedule):
+                self.logger.record(f"train/{name}", value(remaining))
 
     @property
     def method_settings(self) -> Mapping[str, Any]:
@@ -229,16 +187,13 @@ class SmoothMixin:
         """Assign an attribute; a setting takes effect at the next update, the method is fixed."""
         built = "_method" in self.__dict__
         if built and name in _FIXED:
-            load = f"{type(self).__name__}.load(path, {name}=...)"
             raise DamperError(
-                f"{name} must be given when the model is made or loaded, as in {load}: save it "
-                "first."
+                f"{name} must be given when the model is made or loaded, as in "
+                f"{type(self).__name__}.load(path, {name}=...): save it first."
             )
         if built and name not in self.__dict__ and is_setting(name, self._method):
             check_names(self._method, {name: value})
-            given = {**self.given_settings, name: value}
-            check_inputs(self._method, self._settings_by_part(given), self)
-            self._apply_settings(given)
+            self._apply_settings({**self.given_settings, name: value})
             return
         if built and not hasattr(self, name):
             self._check_spelling(name)
@@ -266,8 +221,7 @@ class SmoothMixin:
 
     def _unscale(self, actions: NDArray[Any]) -> NDArray[Any]:
         """The policy's actions in the environment's units."""
-        unscaled: NDArray[Any] = self.policy.unscale_action(actions)
-        return unscaled
+        return self.policy.unscale_action(actions)
 
     def _update_info_buffer(
         self, infos: Sequence[dict[str, Any]], dones: NDArray[np.bool_] | None = None
@@ -277,27 +231,21 @@ class SmoothMixin:
         super()._update_info_buffer(infos, dones)  # type: ignore[misc]
         # Before, the first weights may still decide: PPO's give all observations nearly one action.
         if ended and not self._warned_of_collapse and self._current_progress_remaining < 0.9:
-            self._warn_of_collapse()
+            eta = self._settings["rule"].get("eta", 0.0)
+            scores = self._scores("mean_change"), self._scores("l")
+            if sentence := metrics.collapse_warning(*scores, eta, self._on_policy):
+                self._warned_of_collapse = True
+                warnings.warn(sentence, stacklevel=2)
 
-    def _scored_episodes(self) -> list[dict[str, float]]:
-        """Those among the last episodes (``stats_window_size``) that have smoothness scores."""
-        return [episode for episode in self.ep_info_buffer if "sm" in episode]
-
-    def _warn_of_collapse(self) -> None:
-        """Warn once if the policy holds one constant action."""
-        episodes = self._scored_episodes()
-        changes, lengths = ([episode[key] for episode in episodes] for key in ("mean_change", "l"))
-        eta = self._settings["rule"].get("eta", 0.0)
-        if sentence := metrics.collapse_warning(changes, lengths, eta, self._on_policy):
-            self._warned_of_collapse = True
-            warnings.warn(sentence, stacklevel=2)
+    def _scores(self, name: str) -> list[float]:
+        """A score of the last episodes (``stats_window_size``) whose actions were all known."""
+        return [episode[name] for episode in self.ep_info_buffer if "sm" in episode]
 
     def dump_logs(self, *arguments: Any) -> None:
         """SB3's, with ``rollout/mean_change`` and ``rollout/sm`` beside the mean return."""
-        if episodes := self._scored_episodes():
-            for name in _SCORES:
-                mean = safe_mean([episode[name] for episode in episodes])
-                self.logger.record(f"rollout/{name}", mean)
+        for name in ("mean_change", "sm"):
+            if scores := self._scores(name):
+                self.logger.record(f"rollout/{name}", safe_mean(scores))
         super().dump_logs(*arguments)  # type: ignore[misc]
 
     # --- saving ----------------------------------------------------------------------------------
@@ -311,18 +259,14 @@ class SmoothMixin:
     def load(cls, *arguments: Any, **keywords: Any) -> Any:
         """SB3's; raises for other methods' settings and misspelt names among the keywords."""
         model = super().load(*arguments, **keywords, _loading=True)  # type: ignore[misc]
-        names = [
-            name
-            for function in (cls.__init__, BaseAlgorithm.load)
-            for name in inspect.signature(function).parameters
-        ]
-        close = [
-            name
-            for name in keywords
-            if name not in names and difflib.get_close_matches(name, names, cutoff=0.8)
-        ]
-        given = [name for name in keywords if is_setting(name, model._method)]
-        check_names(model._method, {name: keywords[name] for name in (*given, *close)}, names)
+        of_init = inspect.signature(cls.__init__).parameters
+        names = [*of_init, *inspect.signature(BaseAlgorithm.load).parameters]
+        wrong = {}
+        for name, value in keywords.items():
+            misspelt = name not in names and difflib.get_close_matches(name, names, cutoff=0.8)
+            if misspelt or is_setting(name, model._method):
+                wrong[name] = value
+        check_names(model._method, wrong, names)
         check_normalisation(model)
         return model
 
@@ -338,17 +282,7 @@ class SmoothMixin:
             self.method_state.update_average(self._actor, rate=1.0)
 
     def _excluded_save_params(self) -> list[str]:
-        excluded: list[str] = super()._excluded_save_params()  # type: ignore[misc]
-        return [
-            *excluded,
-            "_method",
-            "_settings",
-            "_parsed_settings",
-            "_generator",
-            "_action_scale",
-            "_trace",
-            "method_state",
-        ]
+        return [*super()._excluded_save_params(), *_UNSAVED, "method_state"]  # type: ignore[misc]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         names, tensors = super()._get_torch_save_params()  # type: ignore[misc]

@@ -25,8 +25,7 @@ from damper.sb3.common.state import MethodState
 class SB3Policy:
     """An actor for one gradient step: calls on the same observation tensor share a forward pass.
 
-    Only passes that record a graph are kept: a value computed under ``no_grad`` must not stand in
-    for one that a loss differentiates.
+    Only passes that record a graph are kept, for a loss may differentiate them.
     """
 
     stochastic = False
@@ -51,8 +50,7 @@ class SB3Policy:
 
     def _cached(self, kind: str, obs: Any, compute: Callable[[Any], Any]) -> Any:
         """``compute(obs)``, once per kind and observation, or at once for a joined batch."""
-        # The observation is kept beside the value so that its id cannot be reused while the entry
-        # lives.
+        # The observation is kept beside the value, so that its id cannot be reused meanwhile.
         key = kind, id(obs)
         if key in self._cache:
             return self._cache[key][1]
@@ -93,9 +91,7 @@ class GaussianPolicy(SB3Policy):
 
     def parameters(self, obs: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Mean before the tanh, log standard deviation, and what else gSDE needs."""
-        outputs: tuple[Tensor, Tensor, dict[str, Tensor]]
-        outputs = self._cached("parameters", obs, self.actor.get_action_dist_params)
-        return outputs
+        return self._cached("parameters", obs, self.actor.get_action_dist_params)
 
     def __call__(self, obs: Any) -> Tensor:
         """``tanh`` of the mean."""
@@ -106,36 +102,29 @@ class GaussianPolicy(SB3Policy):
         return self._cached("sample", obs, self._sample)
 
     def _sample(self, obs: Any) -> Any:
-        # A custom actor with its own sampling uses that, and so does a compiled one, whose class is
-        # not SB3's.
+        # Custom actors use their own sampling, and so do compiled ones, whose class is not SB3's.
         if getattr(type(self.actor), "action_log_prob", None) is not SacActor.action_log_prob:
             return self.actor.action_log_prob(obs)
         mean, log_std, others = self.parameters(obs)
-        if (
-            not torch.is_grad_enabled()
-        ):  # the actor keeps the distribution, which must not keep the graph alive
-            mean, log_std, others = (
-                mean.detach(),
-                log_std.detach(),
-                {key: x.detach() for key, x in others.items()},
-            )
+        if not torch.is_grad_enabled():
+            # The actor keeps the distribution, which must not keep the graph alive.
+            mean, log_std = mean.detach(), log_std.detach()
+            others = {name: tensor.detach() for name, tensor in others.items()}
         return self.actor.action_dist.log_prob_from_params(mean, log_std, **others)
 
     def distribution(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation before the tanh; gSDE's is what its noise amounts to."""
         mean, log_std, others = self.parameters(obs)
         if others:
-            log_std = self.actor.action_dist.proba_distribution(
-                mean, log_std, **others
-            ).distribution.stddev.log()
+            distribution = self.actor.action_dist.proba_distribution(mean, log_std, **others)
+            log_std = distribution.distribution.stddev.log()
         return mean, log_std
 
 
 class OnPolicyActor(SB3Policy):
     """The actor inside PPO's policy: the distribution's mode, in the policy's own units.
 
-    Without squashing those are the environment's units, and the mode may lie outside the action
-    space's bounds.
+    Without squashing those are the environment's, and the mode may lie outside the bounds.
     """
 
     stochastic = True
@@ -161,8 +150,7 @@ class OnPolicyActor(SB3Policy):
         inside = self.actor.get_distribution(obs).distribution
         if not isinstance(inside, Normal):
             raise DamperError(
-                "this loss needs a Gaussian policy, but the policy's distribution is "
-                f"{type(inside).__name__}."
+                f"this loss needs a Gaussian policy, but this one's is {type(inside).__name__}."
             )
         return inside.mean, inside.stddev.log()
 
@@ -205,16 +193,19 @@ def _is_own(policy: Any) -> bool:
     return all(getattr(kind, name, None) is getattr(ActorCriticPolicy, name) for name in names)
 
 
-def actor_parameters(policy: Any) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def actor_parameters(policy: Any, *memory: Any) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Parameters that PPO's actions depend on: not shared with the value function, and shared.
 
-    Frozen ones are among them: a rule's memory has entries for them.
+    Frozen ones are among them: a rule's memory has entries for them. ``memory`` is what a recurrent
+    policy takes beside the observation.
     """
     blank = policy.obs_to_tensor(create_empty_array(policy.observation_space, n=1, fn=np.zeros))[0]
     with _unfrozen(policy) as parameters, eval_mode(policy), torch.enable_grad():
-        distribution = policy.get_distribution(blank)
+        distribution = policy.get_distribution(blank, *memory)
+        if memory:
+            distribution, _ = distribution
         log_prob = distribution.log_prob(distribution.mode()).sum()
-        value = policy.predict_values(blank).sum()
+        value = policy.predict_values(blank, *memory).sum()
         acting = torch.autograd.grad(log_prob, parameters, allow_unused=True)
         valued = torch.autograd.grad(value, parameters, allow_unused=True)
     separate: list[nn.Parameter] = []
@@ -252,14 +243,11 @@ class SB3Critic:
         return torch.stack([value.squeeze(-1) for value in values], -2)
 
     def _each(self, obs: Any, action: Tensor) -> list[Tensor]:
-        with torch.set_grad_enabled(
-            torch.is_grad_enabled() and not self.critic.share_features_extractor
-        ):
+        grad = torch.is_grad_enabled() and not self.critic.share_features_extractor
+        with torch.set_grad_enabled(grad):
             features = self.critic.extract_features(obs, self.critic.features_extractor)
-        return [
-            q(torch.cat((features, a), 1))
-            for q, a in zip(self.critic.q_networks, action, strict=True)
-        ]
+        pairs = zip(self.critic.q_networks, action, strict=True)
+        return [q(torch.cat((features, a), 1)) for q, a in pairs]
 
     def first(self, obs: Any, action: Tensor) -> Tensor:
         """``Q_1(s, a)`` alone, ``[B]``."""
@@ -276,13 +264,10 @@ def split(batch: Any, count: int) -> Sequence[Any]:
     """Equal parts of a batch: of a tensor, or of tensors by name or in a tuple."""
     if isinstance(batch, Tensor):
         return batch.chunk(count)
-    parts = zip(
-        *(tensor.chunk(count) for tensor in (batch.values() if isinstance(batch, dict) else batch)),
-        strict=True,
-    )
-    return [
-        dict(zip(batch, part, strict=True)) if isinstance(batch, dict) else part for part in parts
-    ]
+    if isinstance(batch, dict):
+        chunks = {name: tensor.chunk(count) for name, tensor in batch.items()}
+        return [{name: parts[i] for name, parts in chunks.items()} for i in range(count)]
+    return list(zip(*(tensor.chunk(count) for tensor in batch), strict=True))
 
 
 def differs_in_eval_mode(module: nn.Module) -> bool:

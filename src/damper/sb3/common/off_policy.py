@@ -6,13 +6,11 @@ from contextlib import nullcontext
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import torch
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from damper._backward import backward
-from damper.engine.envs.pool import action_scale
 from damper.interface import Batch
 from damper.sb3.buffers import indexed, indexed_class, neighbours
 from damper.sb3.common.fused import fused
@@ -25,10 +23,8 @@ class UpdateInputs(NamedTuple):
     """What one gradient step takes.
 
     Attributes:
-        sb3_batch: the transitions as SB3 sampled them, for its own losses; ``next_obs`` is n steps
-            ahead with n-step sampling.
-        smoothness_batch: the same observations with their true neighbours, one step before and one
-            after.
+        sb3_batch: the transitions as SB3 sampled them; ``next_obs`` may be n steps ahead.
+        smoothness_batch: the same observations with their neighbours, one step before and after.
         gamma: the discount: a number, or ``[B]`` with n-step sampling.
         noise: the draws that the method's losses ask for, by name.
     """
@@ -43,23 +39,13 @@ class OffPolicyMixin(SmoothMixin):
     """Mixin before an SB3 off-policy class: only ``train`` is not SB3's any more."""
 
     backbone: ModuleType
-    # Attributes of SB3's classes that are used here.
-    gamma: float
-    actor: Any
-    critic: Any
-    replay_buffer: Any
-    _vec_normalize_env: Any
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        space = self.action_space
-        self._action_scale = torch.as_tensor(
-            action_scale(space.low, space.high), device=self.device
-        ).reshape(-1)
+        self._set_action_scale()
         if self._method.prediction:
-            self.actor.optimizer.add_param_group(
-                {"params": list(self.method_state.head.parameters())}
-            )
+            head = list(self.method_state.head.parameters())
+            self.actor.optimizer.add_param_group({"params": head})
 
     @property
     def _actor(self) -> nn.Module:
@@ -88,11 +74,9 @@ class OffPolicyMixin(SmoothMixin):
 
     def _sample_inputs(self, batch_size: int) -> UpdateInputs:
         """A batch as SB3 samples it, and the method's further inputs."""
-        env = self._vec_normalize_env
-        with (
-            indexed(self.replay_buffer, self._method.name) if self._needs_rows() else nullcontext()
-        ):
-            samples = self.replay_buffer.sample(batch_size, env=env)
+        env, buffer, method = self._vec_normalize_env, self.replay_buffer, self._method
+        with indexed(buffer, method.name) if self._needs_rows() else nullcontext():
+            samples = buffer.sample(batch_size, env=env)
         sb3_batch = Batch(
             samples.observations,
             samples.actions,
@@ -104,16 +88,12 @@ class OffPolicyMixin(SmoothMixin):
         )
         gamma = self.gamma if samples.discounts is None else samples.discounts.reshape(-1)
         smoothness_batch = sb3_batch
-        if self._method.previous_obs or (self._method.losses and samples.discounts is not None):
-            # A custom buffer may turn out only now to sample n steps ahead: raise the same error
-            # here.
-            indexed_class(self.replay_buffer, self._method.name)
-            around = neighbours(self.replay_buffer, samples, env, self._method.previous_obs)
+        if method.previous_obs or (method.losses and samples.discounts is not None):
+            # Only now may a custom buffer turn out to sample n steps ahead: raise the same error.
+            indexed_class(buffer, method.name)
+            around = neighbours(buffer, samples, env, method.previous_obs)
             smoothness_batch = sb3_batch._replace(**around._asdict())
-        noise = {
-            name: kind.draw(sb3_batch, self._generator) for name, kind in self._method.noise.items()
-        }
-        return UpdateInputs(sb3_batch, smoothness_batch, gamma, noise)
+        return UpdateInputs(sb3_batch, smoothness_batch, gamma, self._draw_noise(sb3_batch))
 
     # --- the two gradient steps ------------------------------------------------------------------
 
@@ -125,10 +105,10 @@ class OffPolicyMixin(SmoothMixin):
     ) -> None:
         """One gradient step of the critics on SB3's loss plus the method's critic loss."""
         loss = self._critic_loss(inputs, target)
-        if method := self._method.critic:
-            settings = self._settings["critic"]
-            loss = loss + method(
-                SB3Critic(self.critic), policy, inputs.smoothness_batch, inputs.noise, **settings
+        if auxiliary := self._method.critic:
+            critic, settings = SB3Critic(self.critic), self._settings["critic"]
+            loss = loss + auxiliary(
+                critic, policy, inputs.smoothness_batch, inputs.noise, **settings
             )
         log.add(critic_loss=loss)
         self.critic.optimizer.zero_grad()
@@ -148,8 +128,7 @@ class OffPolicyMixin(SmoothMixin):
         if not trained:  # the whole actor is frozen, while the critics learn
             return
         if method.actor:
-            # With dropout or batch normalisation, the policy in eval mode is the one that must be
-            # smooth.
+            # With dropout or batch normalisation, the policy in eval mode must be smooth.
             acting = type(policy)(self.actor, state, eval_mode=True) if self._has_modes else policy
             auxiliary = method.actor(
                 acting, inputs.smoothness_batch, inputs.noise, **self._settings["actor"]

@@ -39,35 +39,26 @@ class MethodState(nn.Module):
         self._rule_state_type: type = type(None)
         if method.rule is not None:
             count = sum(p.numel() for p in (*parameters, *self._head_parameters()))
-            self.set_rule_state(
-                initial_state(
-                    method.rule, torch.empty(count, device=policy.device), **rule_settings
-                )
-            )
+            blank = torch.empty(count, device=policy.device)
+            self.set_rule_state(initial_state(method.rule, blank, **rule_settings))
 
     def _add_head(self, policy: Any, generator: torch.Generator) -> None:
         actor, device = policy.actor, policy.device
         mu = getattr(actor, "mu", None)
-        layers = (
-            [m for m in mu.modules() if isinstance(m, nn.Linear)]
-            if isinstance(mu, nn.Module)
-            else []
-        )
+        parts = mu.modules() if isinstance(mu, nn.Module) else ()
+        layers = [part for part in parts if isinstance(part, nn.Linear)]
         if not layers or not (hasattr(actor, "latent_pi") or isinstance(mu, nn.Sequential)):
             raise DamperError(
                 "method 'asap' needs an actor whose last hidden layer can be found, as in SB3's "
-                "own networks (mu, "
-                f"latent_pi), but {type(actor).__name__} has another layout: choose a method "
-                "without a second head."
+                f"own networks (mu, latent_pi), but {type(actor).__name__} has another layout: "
+                "choose a method without a second head."
             )
-        # With forked random numbers, so that everything else starts from the weights that SB3 would
-        # draw.
+        size = layers[-1].in_features, layers[-1].out_features
+        # With forked random numbers, so that all else starts from the weights that SB3 would draw.
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             self.average = policy.make_actor()
-            self.head, self.average_head = (
-                nn.Linear(layers[-1].in_features, layers[-1].out_features, device=device)
-                for _ in range(2)
-            )
+            self.head = nn.Linear(*size, device=device)
+            self.average_head = nn.Linear(*size, device=device)
         for parameter in self.head.parameters():
             bound = self.head.in_features**-0.5
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
@@ -92,9 +83,8 @@ class MethodState(nn.Module):
     @property
     def rule_state(self) -> Any:
         """The rule's state as the rule gave it: a tensor, a named tuple of tensors, or None."""
-        return rebuild_state(
-            self._rule_state_type, [buffer for _, buffer in self.named_buffers(recurse=False)]
-        )
+        buffers = [buffer for _, buffer in self.named_buffers(recurse=False)]
+        return rebuild_state(self._rule_state_type, buffers)
 
     def set_rule_state(self, state: Any) -> None:
         """Keep the rule's state as buffers ``memory_0``, ...; None changes nothing."""
