@@ -93,7 +93,7 @@ class Predictor(ABC):
             ``state``.
         """
         size, env, backbone = self._about()
-        inputs = check_obs(obs, size, env)
+        inputs = _check_obs(obs, size, env)
         flat = inputs.reshape(-1, inputs.shape[-1])
         certain = deterministic or backbone in DETERMINISTIC
         actions = self._act(flat) if certain else self._draw(flat)
@@ -105,7 +105,7 @@ class Predictor(ABC):
         return actions.reshape(*inputs.shape[:-1], actions.shape[-1]), state
 
 
-def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
+def _check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
     """Observations ``[..., d]`` as an array; raises for anything else."""
     try:
         inputs = np.asarray(obs)
@@ -136,9 +136,7 @@ class Policy(Predictor):
     def __init__(self, info: PolicyInfo, flat_params: torch.Tensor) -> None:
         """``flat_params`` are the actor's parameters, ``[n]``."""
         self.info, self.flat_params = info, flat_params
-        self._low, self._high = (
-            torch.tensor(b, dtype=flat_params.dtype) for b in (info.low, info.high)
-        )
+        self._low, self._high = torch.tensor([info.low, info.high], dtype=flat_params.dtype)
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
         self.weights = self.layout.unflatten(flat_params.unsqueeze(0))
         self.normaliser = Normaliser.from_dict(info.normaliser) if info.normaliser else None
@@ -178,7 +176,7 @@ class Policy(Predictor):
     def _act(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         inputs, actor = self._inputs(obs), self.actor
         if self.info.squash:
-            return self._unscaled(actor(inputs))
+            return unscale_action(actor(inputs)[0], self._low, self._high).numpy()
         mean = linear(actor.features(inputs), self.weights["mu"])[0]
         return mean.clamp(self._low, self._high).numpy()
 
@@ -187,7 +185,8 @@ class Policy(Predictor):
         if not (self.info.squash and self.actor.stochastic):
             return None
         noise = torch.randn(1, len(obs), self.sizes[1], dtype=self.flat_params.dtype)
-        return self._unscaled(sac.sample(self.actor, self._inputs(obs), noise)[0])
+        actions = sac.sample(self.actor, self._inputs(obs), noise)[0]
+        return unscale_action(actions[0], self._low, self._high).numpy()
 
     def _inputs(self, obs: NDArray[Any]) -> torch.Tensor:
         return torch.as_tensor(self.normalised(obs), dtype=self.flat_params.dtype).unsqueeze(0)
@@ -196,18 +195,11 @@ class Policy(Predictor):
         """Observations ``[..., d]`` as the network sees them."""
         return obs if self.normaliser is None else self.normaliser(obs)
 
-    def _unscaled(self, actions: torch.Tensor) -> NDArray[np.float32]:
-        unscaled: torch.Tensor = unscale_action(actions[0], self._low, self._high)
-        return unscaled.numpy()
-
     def save(self, path: Path | str) -> None:
         """Write the file atomically."""
         # One entry, because safetensors does not keep the order of several.
-        write_tensors(
-            Path(path),
-            {"actor": self.flat_params},
-            {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)},
-        )
+        header = {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)}
+        write_tensors(Path(path), {"actor": self.flat_params}, header)
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:
