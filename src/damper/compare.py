@@ -79,9 +79,8 @@ def compare(
     nothing, and a call with more methods trains only the new ones.
     """
     if not methods:
-        raise DamperError(
-            f"methods must name one or more of {', '.join(METHODS)}, but none was given."
-        )
+        listed = ", ".join(METHODS)
+        raise DamperError(f"methods must name one or more of {listed}, but none was given.")
     methods = (methods,) if isinstance(methods, str) else methods
     evaluation_seeds(episodes)  # raises before anything is trained
     import_module_of(env)  # before methods are looked up: it may register some

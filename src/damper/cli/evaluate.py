@@ -29,10 +29,8 @@ def run(options: Evaluate) -> None:
     if options.video is not None:
         _check_video(options)
     elif options.beside:
-        raise DamperError(
-            "beside needs --video, which shows the sources side by side, but it was not given: add "
-            "--video film.gif."
-        )
+        what = "beside needs --video, which shows the sources side by side"
+        raise DamperError(f"{what}, but it was not given: add --video film.gif.")
     source = find_path(options.source)
     out = options.out or evaluation_folder(source, options.filter, options.env)
     check_folder("out", out)

@@ -45,10 +45,8 @@ def film_evaluations(
         for label, episode, trace in _first(evaluation, name):
             shown.append((f"{name} {label}".removesuffix(" all"), evaluation, episode, trace))
     if len(shown) > MAX_FILMS:
-        raise DamperError(
-            f"a video must have at most {MAX_FILMS} settings side by side, but {len(shown)} were "
-            "given."
-        )
+        most = f"a video must have at most {MAX_FILMS} settings side by side"
+        raise DamperError(f"{most}, but {len(shown)} were given.")
     films = {}
     for label, evaluation, episode, trace in shown:
         period = find_task(evaluation.env).period

@@ -70,9 +70,8 @@ def saved_figure(*paths: Path, rc: Mapping[str, Any] | None = None) -> Iterator[
     """An empty figure, ``styled``, that is written to every path when the block ends."""
     formats = [path.suffix.removeprefix(".") for path in paths]
     if unknown := [name for name in formats if name not in METADATA]:
-        raise DamperError(
-            f"formats must be among {', '.join(METADATA)}, but {unknown[0]} was given."
-        )
+        listed = ", ".join(METADATA)
+        raise DamperError(f"formats must be among {listed}, but {unknown[0]} was given.")
     with styled(rc):
         from matplotlib.figure import Figure
 

@@ -58,9 +58,8 @@ class Episode:
 def evaluation_seeds(episodes: int) -> tuple[int, ...]:
     """The protocol's ten fixed seeds, then 1,000,000, 1,000,001, ... for more episodes."""
     if not isinstance(episodes, int | Integral) or episodes < 1:
-        raise DamperError(
-            f"episodes must be at least 1, a whole number, but {episodes!r} was given."
-        )
+        what = "episodes must be at least 1, a whole number"
+        raise DamperError(f"{what}, but {episodes!r} was given.")
     episodes = operator.index(episodes)
     extra = range(FIRST_EXTRA_SEED, FIRST_EXTRA_SEED + max(0, episodes - len(EVALUATION_SEEDS)))
     return (*EVALUATION_SEEDS[:episodes], *extra)

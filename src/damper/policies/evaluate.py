@@ -180,11 +180,12 @@ def _compare_ranges(policy: LoadedPolicy, spec: Spec) -> None:
     given = np.array([np.ravel(policy.low), np.ravel(policy.high)], float)
     taken = np.array([spec.low, spec.high])
     if given.shape == taken.shape and np.isfinite(given).all() and not np.allclose(given, taken):
+        ranges = (*given.tolist(), spec.id, *taken.tolist())
         logging.getLogger("damper").warning(
             "the policy's actions go from %s to %s, but %s takes actions from %s to %s: they were "
             "clipped, not rescaled; evaluate it in the environment that it was trained in, or wrap "
             "this one to take the policy's range.",
-            *(*given.tolist(), spec.id, *taken.tolist()),
+            *ranges,
         )
 
 

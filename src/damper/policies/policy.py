@@ -98,10 +98,8 @@ class Predictor(ABC):
         certain = deterministic or backbone in DETERMINISTIC
         actions = self._act(flat) if certain else self._draw(flat)
         if actions is None:
-            raise DamperError(
-                f"deterministic must be True for this policy of {backbone}, which holds only the "
-                "deterministic action and no distribution to sample from."
-            )
+            what = f"deterministic must be True for this policy of {backbone}"
+            raise DamperError(f"{what}, which has no distribution to sample from.")
         return actions.reshape(*inputs.shape[:-1], actions.shape[-1]), state
 
 
@@ -114,14 +112,11 @@ def _check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
         # Rows of different lengths; a tensor on a GPU or with a gradient.
         inputs, kind = np.empty(0, object), type(obs).__name__
     if inputs.dtype.kind not in "biuf":
-        raise DamperError(
-            f"obs must be an array of real numbers, but is a {kind}: give observations of {env}."
-        )
+        what = f"an array of real numbers, but is a {kind}"
+        raise DamperError(f"obs must be {what}: give observations of {env}.")
     if inputs.ndim == 0 or (size is not None and inputs.shape[-1] != size):
-        raise DamperError(
-            f"obs must have shape [..., {'d' if size is None else size}], but has {inputs.shape}: "
-            f"give observations of {env}."
-        )
+        shape = f"[..., {'d' if size is None else size}], but has {inputs.shape}"
+        raise DamperError(f"obs must have shape {shape}: give observations of {env}.")
     return inputs
 
 
