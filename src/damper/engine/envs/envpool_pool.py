@@ -62,8 +62,7 @@ def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, A
         if not same_task(env, env_spec_from_id(env.id)):
             raise DamperError(
                 f"env must be exactly as registered for backend='envpool', but {env.id} was made "
-                "with other arguments, "
-                "another time limit or wrappers; use backend='gymnasium'."
+                "with other arguments, another time limit or wrappers; use backend='gymnasium'."
             )
         env = env.id
     if not isinstance(env, str):

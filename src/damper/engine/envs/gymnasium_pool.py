@@ -118,9 +118,8 @@ def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> Env:
         if "glGetError" in str(error):  # from importing mujoco
             raise DamperError(
                 f"env={name!r} cannot be made, because MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} "
-                "names an OpenGL "
-                "that is not installed: unset it, or install it (for osmesa the system package "
-                "libosmesa6)."
+                "names an OpenGL that is not installed: unset it, or install it (for osmesa the "
+                "system package libosmesa6)."
             ) from error
         if isinstance(env, EnvSpec):
             raise DamperError(
@@ -210,9 +209,8 @@ class GymnasiumPool(Pool):
                 self.envs.append(make_env(env, **env_kwargs))
             if len({id(one) for one in self.envs}) < self.size:
                 raise DamperError(
-                    "env must make a new environment at each call, got the same one twice; "
-                    "pass a function such as lambda: MyEnv() instead of one that returns a shared "
-                    "object."
+                    "env must make a new environment at each call, got the same one twice; pass a "
+                    "function such as lambda: MyEnv() instead of one that returns a shared object."
                 )
             self.spec = read_spec(self.envs[0], env)
             _check_reset(self.envs[0], self.spec)
@@ -273,16 +271,14 @@ class GymnasiumPool(Pool):
             )
             raise DamperError(
                 f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of "
-                "shape "
-                f"({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not Gym's "
-                "older one."
+                f"shape ({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not "
+                "Gym's older one."
             )
         for part, value in zip(parts[1:-1], result[1:-1], strict=True):
             if np.ndim(value) or value is None:
                 raise DamperError(
                     f"env={self.spec.id!r} must return one number as {part} from {name}, but "
-                    f"returned {value!r}: "
-                    f"if it is an array of one number, return {part}.item()."
+                    f"returned {value!r}: if it is an array of one number, return {part}.item()."
                 )
         return result
 
@@ -341,19 +337,15 @@ class GymnasiumPool(Pool):
         if moved.any() and learnt:
             raise DamperError(
                 f"env={self.spec.id!r} must not keep state that a checkpoint does not hold, but "
-                "its "
-                f"{type(learnt[0]).__name__} learns statistics: leave it out; norm_obs, which is "
-                "saved, normalises "
-                "observations."
+                f"its {type(learnt[0]).__name__} learns statistics: leave it out; norm_obs, which "
+                "is saved, normalises observations."
             )
         if moved.any():
             raise InexactReplayError(
                 f"env={self.spec.id!r} must draw all its randomness from np_random and start each "
-                "episode afresh to "
-                f"be resumed exactly, but replaying agent {int(np.argwhere(moved)[0, 0])}'s "
-                "episode led to another "
-                "observation; library versions that differ from the saved run's may also be the "
-                "reason."
+                "episode afresh to be resumed exactly, but replaying agent "
+                f"{int(np.argwhere(moved)[0, 0])}'s episode led to another observation; library "
+                "versions that differ from the saved run's may also be the reason."
             )
         return self._obs
 

@@ -135,8 +135,7 @@ def read_spaces(
         fixed = np.flatnonzero(~(act.low < act.high)).tolist()
         raise DamperError(
             f"env={name!r} must have an action space with low < high, got {act}, where low is not "
-            "below high at "
-            f"{fixed}; leave such dimensions out of the action space."
+            f"below high at {fixed}; leave such dimensions out of the action space."
         )
     bounds = [
         np.asarray(bound, np.float32).reshape(-1)
@@ -182,8 +181,7 @@ def check_actions(actions: NDArray[Any], size: int, spec: Spec, dtype: Any) -> N
     if copy.shape != (size, spec.act_dim):
         raise DamperError(
             f"actions must have shape {(size, spec.act_dim)}, one row per environment, got "
-            f"{copy.shape}; "
-            "pass one action for every agent of the pool."
+            f"{copy.shape}; pass one action for every agent of the pool."
         )
     if not np.isfinite(copy).all():
         agent = int(np.flatnonzero(~np.isfinite(copy).all(axis=1))[0])
@@ -218,8 +216,7 @@ def check_state(state: Mapping[str, Any], backend: str, name: str, seeds: list[i
     ):
         raise DamperError(
             f"state must come from a pool with backend, env and seeds {(backend, name, seeds)}, "
-            f"got {given}; "
-            "make the pool with the settings of the run that saved it."
+            f"got {given}; make the pool with the settings of the run that saved it."
         )
 
 

@@ -25,14 +25,7 @@ from damper.engine.fused.precomputed import (
     Source,
 )
 from damper.engine.fused.tape import Tape
-from damper.engine.gradients import (
-    CriticGradient,
-    Given,
-    Logged,
-    Logs,
-    Objectives,
-    add_logged,
-)
+from damper.engine.gradients import CriticGradient, Given, Logged, Logs, Objectives, add_logged
 from damper.engine.networks.agent_networks import AgentNetworks
 from damper.engine.networks.layout import Layout, Weights, weight_list, weights_from_list
 

@@ -31,9 +31,8 @@ def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
         n_agents = len(settings.agents())
         raise DamperError(
             f"buffer_size={settings.buffer_size} with {n_agents} agents needs about "
-            f"{needed / 2**30:.1f} GiB on "
-            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or "
-            "train fewer agents."
+            f"{needed / 2**30:.1f} GiB on {settings.device}, but {available / 2**30:.1f} GiB are "
+            "free: lower buffer_size, or train fewer agents."
         )
 
 

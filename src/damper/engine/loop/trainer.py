@@ -352,9 +352,8 @@ class Trainer:
             if not fits(name):
                 raise DamperError(
                     f"the checkpoint in {self.checkpoints.folder} must be from this version of "
-                    f"damper, but its {name} "
-                    "does not fit: finish the run with the version that started it, or choose "
-                    "another folder."
+                    f"damper, but its {name} does not fit: finish the run with the version that "
+                    "started it, or choose another folder."
                 )
             state[name].copy_(tensors[f"learner.{name}"])
 

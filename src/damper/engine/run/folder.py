@@ -42,8 +42,7 @@ class Run:
         except ValueError as error:
             raise DamperError(
                 f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run, or "
-                "delete the folder to "
-                "train it again."
+                "delete the folder to train it again."
             ) from error
         return manifest
 
@@ -88,8 +87,7 @@ class Run:
             raise DamperError(
                 f"{self.path} is finished, but this version of damper finds no intact policy in "
                 f"{self.policy_path(agent, best).name}: use the version that trained it or a copy "
-                "of the run, or "
-                "delete the folder to train it again."
+                "of the run, or delete the folder to train it again."
             ) from error
 
     def _best(self, agent: int) -> Policy:
@@ -224,9 +222,8 @@ def record_env(run: Run, env_spec: str) -> None:
         if before[name] != now[name]:
             raise DamperError(
                 f"out={str(run.path)!r} holds a run in another environment: {name} of {now['id']} "
-                "was "
-                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it "
-                "was to continue."
+                f"was {before[name]!r}, now {now[name]!r}; choose another folder, or register it "
+                "as it was to continue."
             )
 
 

@@ -87,8 +87,7 @@ class Progress:
         note = f", {frozen} frozen (not finite)" if frozen else ""
         return (
             f"{settings.env_id} {settings.backbone} {settings.method}: step {line['step']:,} of "
-            f"{settings.steps:,}, "
-            f"{speed:,.0f} steps/s, {_duration(left)} left{note}"
+            f"{settings.steps:,}, {speed:,.0f} steps/s, {_duration(left)} left{note}"
         )
 
     def _sentence(self, line: dict[str, Any]) -> str:

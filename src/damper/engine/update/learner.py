@@ -93,13 +93,7 @@ class Learner(Population):
         capacity = min(settings.buffer_size, settings.steps)
         self._graph = device.type == "cuda" if settings.graph is None else settings.graph
         self.replay = Replay(
-            capacity,
-            self.n_agents,
-            spec.obs_dim,
-            spec.act_dim,
-            device,
-            dtype,
-            self._graph,
+            capacity, self.n_agents, spec.obs_dim, spec.act_dim, device, dtype, self._graph
         )
         self._previous_obs = method.previous_obs
         self._low, self._high = (
