@@ -24,11 +24,8 @@ EnvLike = str | EnvSpec | Callable[..., gymnasium.Env[Any, Any]]
 
 # Wrappers that only observe, by the ends of their entry points; an evaluation does without them.
 _PASSIVE_WRAPPERS = (
-    "stable_baselines3.common.monitor:Monitor",
-    ":RecordEpisodeStatistics",
-    ":RecordVideo",
-    ":HumanRendering",
-    ":RenderCollection",
+    *("stable_baselines3.common.monitor:Monitor", ":RecordEpisodeStatistics"),
+    *(":RecordVideo", ":HumanRendering", ":RenderCollection"),
 )
 
 
@@ -85,9 +82,8 @@ def same_task(one: EnvSpec, other: EnvSpec) -> bool:
     """Whether two specs describe the same environment: id, time limit, arguments and wrappers."""
     parts = ("id", "max_episode_steps", "kwargs", "additional_wrappers")
     first, second = (json.loads(to_json(spec)) for spec in (one, other))
-    return missing_part(one) == missing_part(other) and all(
-        first[part] == second[part] for part in parts
-    )
+    same_parts = all(first[part] == second[part] for part in parts)
+    return same_parts and missing_part(one) == missing_part(other)
 
 
 def _fits_json(value: Any) -> bool:

@@ -164,9 +164,9 @@ class Pool(ABC):
                 "a pool must be reset before its first step, but was not: call pool.reset() first."
             )
         if self._sent != receiving:
-            given, fix = (
-                ("none was sent", "send") if receiving else ("one is still pending", "receive")
-            )
+            given, fix = ("one is still pending", "receive")
+            if receiving:
+                given, fix = ("none was sent", "send")
             raise DamperError(
                 f"a step must be sent once and then received, but {given}; call pool.{fix} first."
             )

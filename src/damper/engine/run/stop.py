@@ -37,7 +37,7 @@ class StopSignals:
                     self._before[number] = signal.signal(number, self.receive)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._restore()
 
     def receive(self, number: int, frame: FrameType | None) -> None:
