@@ -18,7 +18,6 @@ import pytest
 
 from damper.engine.gradients import Objectives
 from damper.engine.loop.trainer import Trainer
-from damper.engine.run import checkpoint
 from damper.engine.run.folder import Run
 from damper.engine.train import run_settings
 from damper.engine.update import diagnostics
