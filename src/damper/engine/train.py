@@ -127,7 +127,6 @@ def run_settings(
 
 
 def _warn(settings: Settings) -> None:
-    """Warn about steps and settings that have no effect."""
     first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
     if settings.steps < first:
         LOG.warning(

@@ -92,9 +92,7 @@ class EnvPoolPool(Pool):
     ) -> None:
         super().__init__(seeds, INT32_MAX)
         if threads is not None and threads < 1:
-            raise DamperError(
-                f"threads must be at least 1, got {threads}; leave it out for one per core."
-            )
+            raise DamperError(f"threads must be at least 1, got {threads}; leave it out.")
         self.spec = read_spec(env, **env_kwargs)
         self._limit = self.spec.max_episode_steps or INT32_MAX
         self._settings = {

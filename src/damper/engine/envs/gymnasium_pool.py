@@ -234,9 +234,8 @@ class GymnasiumPool(Pool):
         is_tuple = isinstance(result, tuple) and bool(result)
         count, shape = (len(result), np.shape(result[0])) if is_tuple else (0, ())
         if count != len(parts) or int(np.prod(shape)) != self.spec.obs_dim:
-            given = (
-                f"{count} values, obs of shape {shape}" if count else f"a {type(result).__name__}"
-            )
+            kind = type(result).__name__
+            given = f"{count} values, obs of shape {shape}" if count else f"a {kind}"
             raise DamperError(
                 f"env={self.spec.id!r} must return ({', '.join(parts)}) from {name}, with obs of "
                 f"shape ({self.spec.obs_dim},), but returned {given}: this is Gymnasium's API, not "

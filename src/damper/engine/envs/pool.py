@@ -52,9 +52,7 @@ class Spec:
             if not met:
                 raise DamperError(f"env={name!r} must have {must}, got {given}; {fix}")
 
-        flatten = (
-            "flatten it before training, for instance with gymnasium.wrappers.FlattenObservation."
-        )
+        flatten = "flatten it, for instance with gymnasium.wrappers.FlattenObservation."
         is_vector = isinstance(obs, Box) and len(obs.shape) < 2
         require(is_vector, "a Box observation of shape (n,)", obs, flatten)
         continuous = "a continuous Box action of shape (n,)"
@@ -160,9 +158,7 @@ class Pool(ABC):
     def _check_turn(self, receiving: bool) -> None:
         """Raise unless every step is sent once and received once, after a reset."""
         if self._sent is None:
-            raise DamperError(
-                "a pool must be reset before its first step, but was not: call pool.reset() first."
-            )
+            raise DamperError("a pool must be reset before its first step: call pool.reset().")
         if self._sent != receiving:
             given, fix = ("one is still pending", "receive")
             if receiving:

@@ -101,13 +101,9 @@ def forward(
 ) -> tuple[Tensor, Tensor | None]:
     """``h = f(x W + b)``, ``[M, R, outputs]``, and with ``for_backward`` the derivative ``f'``.
 
-    Args:
-        flat_params: parameters ``[M, n]``.
-        layer: the layer's position in them.
-        x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
-        activation: f; None for none, which has no derivative.
-        for_backward: whether to return ``f'``.
-        stride: 2 runs only the first, third, ... network.
+    The layer lies in parameters ``[M, n]``; its inputs are ``[M, R, inputs]``, or ``[M/2, ...]``
+    where two networks share theirs. Without ``activation`` there is no derivative. ``stride=2``
+    runs only the first, third, ... network.
     """
     if (kernels := _kernels(flat_params, activation)) is not None:
         options: dict[str, Any] = {"for_backward": for_backward, "stride": stride}
@@ -135,15 +131,10 @@ def backward(
     """From ``d = ∂L/∂z``: the gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
 
     Args:
-        flat_params: parameters ``[M, n]``.
-        layer: the layer's position in them.
-        x: the layer's inputs, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
-        d: ``[M, D, outputs]``.
-        rows: what to do with each row of d.
+        flat_params: as in ``forward``, with ``layer``, ``x`` and ``stride``.
+        d: ``[M, D, outputs]``; ``rows`` says what to do with each of its rows.
         activation_grad: ``f'`` of the activation that gave x, or None if x is the network's input.
-        gradients: from ``alloc_grads``, one per group, filled with the parameters' gradients; None
-            for no gradients.
-        stride: as in ``forward``.
+        gradients: from ``alloc_grads``, filled with the parameters' gradients; None for none.
 
     Returns:
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, D, inputs]``;

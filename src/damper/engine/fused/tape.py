@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -103,36 +103,25 @@ class Tape:
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
     def _back(self, d: Tensor, primary: int, groups: Sequence[int], grads: Any) -> Tensor:
-        rows = BackwardRows(primary, tuple(groups))
-        # The gradient with respect to x is needed only if the parameters' gradients are not.
-        first_rows = rows._replace(input_gradient=grads is None)
-        options: dict[str, Any] = {"gradients": grads, "stride": self.stride}
+        backward: Callable[..., Tensor | None] = layer_ops.backward
+        more: dict[str, Any] = {}
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
             head = FusedHead(self.layers[-1], self.inputs[-1], self.activation_grads[-2])
-            d = self.kernels.backward(
-                self.flat_params,
-                self.layers[begin],
-                self.inputs[begin],
-                d,
-                rows if begin else first_rows,
-                activation_grad=self.activation_grads[begin],
-                fused_head=head,
-                **options,
-            )
-            begin -= 1
+            backward, more = self.kernels.backward, {"fused_head": head}
         for i in range(begin, -1, -1):
-            back = layer_ops.backward(
-                self.flat_params,
-                self.layers[i],
-                self.inputs[i],
-                d,
-                rows if i else first_rows,
+            # The gradient with respect to x is needed only if the parameters' gradients are not.
+            rows = BackwardRows(primary, tuple(groups), input_gradient=i > 0 or grads is None)
+            back = backward(
+                *(self.flat_params, self.layers[i], self.inputs[i], d, rows),
                 activation_grad=self.activation_grads[i],
-                **options,
+                gradients=grads,
+                stride=self.stride,
+                **more,
             )
             d = d if back is None else back
+            backward, more = layer_ops.backward, {}
         return d
 
 

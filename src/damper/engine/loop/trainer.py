@@ -51,7 +51,6 @@ class Trainer:
         metrics_writers: tuple[MetricsWriter, ...] = (),
         callbacks: tuple[Callback, ...] = (),
     ) -> None:
-        """Build environments and learner, open the run's folder, load its newest checkpoint."""
         assert left_to_train(Run(out), settings), "a finished run is opened, not trained"
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks(callbacks)
@@ -367,7 +366,6 @@ class Trainer:
         return current_policies(self.learner, self.step)
 
     def _freeze(self, agent: int) -> None:
-        """Freeze an agent, unless it is frozen already."""
         active = self.learner.state()["active"]
         if active[agent]:
             active[agent] = False

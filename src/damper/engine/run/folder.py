@@ -69,9 +69,8 @@ class Run:
         For an unfinished run, the policy at the newest checkpoint.
         """
         if not 0 <= agent < len(self.agents):
-            raise DamperError(
-                f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given."
-            )
+            last = len(self.agents) - 1
+            raise DamperError(f"agent must be 0 to {last} in {self.path}, but {agent} was given.")
         if best:
             return self._best(agent)
         return self._load(agent) if self.finished else self.policies()[agent]
@@ -109,9 +108,7 @@ class Run:
             return [self.policy(agent) for agent in range(len(manifest["agents"]))]
         checkpoint = self._newest_checkpoint()
         if checkpoint is None or "policies" not in checkpoint.facts:
-            raise DamperError(
-                f"{self.path} is not finished: run the same command again to continue it."
-            )
+            raise DamperError(f"{self.path} is not finished: run the same command again.")
         policies = zip(checkpoint.facts["policies"], checkpoint.tensors["policies"], strict=True)
         return [Policy(PolicyInfo(**info), row.clone()) for info, row in policies]
 

@@ -110,7 +110,6 @@ def _check_net_arch(sizes: Any) -> None:
 
 
 def _check_distinct(values: Mapping[str, Any]) -> None:
-    """Raise for a list that repeats a value."""
     for name, value in values.items():
         if len(set(_each(value))) < len(_each(value)):
             raise DamperError(

@@ -207,7 +207,6 @@ def _published_steps(env: str | Callable[[], Any]) -> int:
 
 
 def _check_names(given: Iterable[str], method: Method) -> None:
-    """Raise for names that are settings neither of the run nor of the method."""
     names = SETTINGS.keys() - {"env", "backbone", "method", "method_settings"}
     for name in given:
         if name not in names and name not in method.settings():

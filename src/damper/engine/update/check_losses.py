@@ -74,7 +74,6 @@ def check_own_losses(population: Population, streams: Streams) -> None:
 
 
 def _first(value: Any) -> Any:
-    """The first agent's value."""
     return value.reshape(-1)[:1].to("cpu", torch.float64) if isinstance(value, Tensor) else value
 
 

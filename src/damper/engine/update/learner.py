@@ -50,10 +50,8 @@ class Scheduled:
         if progress_remaining == self._remaining:
             return
         self._remaining = progress_remaining
-        self.values = {
-            name: [value_at(schedule, progress_remaining) for schedule in column]
-            for name, column in self._columns.items()
-        }
+        for name, column in self._columns.items():
+            self.values[name] = [value_at(schedule, progress_remaining) for schedule in column]
         self._staged.host_buffer()[...] = list(self.values.values())
         self._staged.send(self._device_values)
         self._staged.record_event()
