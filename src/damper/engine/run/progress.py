@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rich.live import Live
@@ -25,18 +26,19 @@ SECONDS_BETWEEN_LINES = 15.0
 
 
 class Progress:
-    """A metrics writer of the trainer; the last table stays after ``close``."""
+    """A metrics writer of the trainer, one row per group of agents that differ only in seed.
+
+    The last table stays after ``close``.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        """Start drawing, with one row per group of agents that differ only in seed."""
         self.settings, self.console = settings, console()
         self.groups = group_by_settings(settings.agents())
         self.latest: dict[str, list[float | None]] = {}
-        self.live = (
-            Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
-        )
+        self.live: Live | None = None
         self.shown_at = 0.0
-        if self.live:
+        if self.console.is_terminal:
+            self.live = Live(console=self.console, auto_refresh=False)
             self.live.start()
 
     def close(self) -> None:
@@ -49,33 +51,25 @@ class Progress:
         for name in COLUMNS:
             values = line.get(name)
             if values is not None:
-                kept = self.latest.get(name) or [None] * len(values)
-                self.latest[name] = [
-                    new if new is not None else old for new, old in zip(values, kept, strict=True)
-                ]
+                before = self.latest.get(name) or [None] * len(values)
+                pairs = zip(values, before, strict=True)
+                self.latest[name] = [old if new is None else new for new, old in pairs]
         if self.live:
             self.live.update(self._table(line), refresh=True)
-        elif (
-            time.monotonic() - self.shown_at > SECONDS_BETWEEN_LINES
-            or line["step"] >= self.settings.steps
-        ):
-            self.shown_at = time.monotonic()
+            return
+        now = time.monotonic()
+        if now - self.shown_at > SECONDS_BETWEEN_LINES or line["step"] >= self.settings.steps:
+            self.shown_at = now
             self.console.print(self._sentence(line), highlight=False, soft_wrap=True)
 
     def _table(self, line: dict[str, Any]) -> Table:
-        header = [
-            "agents" if len(self.groups) == 1 else "group",
-            *(COLUMNS[name][0] for name in self.latest),
-        ]
+        first = "agents" if len(self.groups) == 1 else "group"
+        header = [first, *(COLUMNS[name][0] for name in self.latest)]
         rows = []
         for label, members in self.groups.items():
-            cells = [
-                _cell(group_mean(values, members), COLUMNS[name][1])
-                for name, values in self.latest.items()
-            ]
-            rows.append(
-                [f"{len(members)}" if label == "all" else f"{label} ×{len(members)}", *cells]
-            )
+            row = [f"{len(members)}" if label == "all" else f"{label} ×{len(members)}"]
+            row += [self._mean(name, members) for name in self.latest]
+            rows.append(row)
         table, _ = fit(header, rows, self.console)
         table.title, table.title_justify = self._title(line), "left"
         return table
@@ -87,25 +81,18 @@ class Progress:
         note = f", {frozen} frozen (not finite)" if frozen else ""
         return (
             f"{settings.env_id} {settings.backbone} {settings.method}: step {line['step']:,} of "
-            f"{settings.steps:,}, "
-            f"{speed:,.0f} steps/s, {_duration(left)} left{note}"
+            f"{settings.steps:,}, {speed:,.0f} steps/s, {_duration(left)} left{note}"
         )
 
     def _sentence(self, line: dict[str, Any]) -> str:
         everyone = range(len(line["frozen"]))
-        values = {
-            name: group_mean(self.latest[name], everyone)
-            for name in ("return", "sm")
-            if name in self.latest
-        }
-        shown = ", ".join(
-            f"{name} {_cell(value, COLUMNS[name][1])}" for name, value in values.items()
-        )
-        return f"{self._title(line)}; {shown}" if shown else self._title(line)
+        names = [name for name in ("return", "sm") if name in self.latest]
+        means = [f"{name} {self._mean(name, everyone)}" for name in names]
+        return f"{self._title(line)}; {', '.join(means)}" if means else self._title(line)
 
-
-def _cell(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
+    def _mean(self, name: str, members: Sequence[int]) -> str:
+        value = group_mean(self.latest[name], members)
+        return "–" if value is None else COLUMNS[name][1].format(value)
 
 
 def _duration(seconds: float) -> str:
