@@ -118,7 +118,9 @@ def run_settings(
                     "Compiling the update, up to a minute; --no-compile (compile=False) switches "
                     "it off."
                 )
-            metrics_writers.append(stack.enter_context(closing(Progress(settings))))
+            shown = stack.enter_context(closing(Progress(settings)))
+            metrics_writers.append(shown)
+            trainer.after_step = shown.after_step
         if tensorboard:  # it purges what was written after the step from which the run resumes
             board = stack.enter_context(
                 closing(TensorBoard(settings, out / "tensorboard", trainer.step))

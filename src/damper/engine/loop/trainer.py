@@ -57,6 +57,8 @@ class Trainer:
         )
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks(callbacks)
+        # Called after each step with the numbers of steps and updates.
+        self.after_step: Callable[[int, int], None] | None = None
         self.checkpoints = CheckpointStore(out / "checkpoints")
         self.log = MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
@@ -115,6 +117,8 @@ class Trainer:
                     self.pool.send(actions.env)
                     self.while_environments_step()
                     self.finish_step(actions, self.pool.receive())
+                    if self.after_step is not None:
+                        self.after_step(self.step, self.learner.updates)
                 self.finish()
         finally:
             self.pool.close()
