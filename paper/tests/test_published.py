@@ -51,13 +51,14 @@ def test_the_published_report_is_that_of_the_records(fresh: Path, name: str) -> 
 def test_the_marked_places_hold_what_the_records_say() -> None:
     results = ROOT / "results"
     texts = page_texts(setups(Store(results)), read_ppo(results))
-    stand = {
-        match[2]: match[0] for page in PAGES for match in MARKED.finditer((ROOT / page).read_text())
-    }
-    assert stand.keys() == texts.keys()
-    assert [name for name, text in texts.items() if f"\n\n{text}\n" not in stand[name]] == [], (
-        "run python -m paper report"
-    )
+    places = [
+        (page, match) for page in PAGES for match in MARKED.finditer((ROOT / page).read_text())
+    ]
+    assert {match[2] for _, match in places} == texts.keys()
+    stale = [
+        (page, match[2]) for page, match in places if f"\n\n{texts[match[2]]}\n" not in match[0]
+    ]
+    assert stale == [], "run python -m paper report"
 
 
 def test_a_place_is_filled_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
