@@ -1,4 +1,4 @@
-"""Weights & Biases through a callback: metrics of every agent, and the best policies when the run is done.
+"""Weights & Biases through a callback: metrics of every agent, then the best policies.
 
 pip install wandb; wandb login
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -85,7 +86,7 @@ class Progress:
     def _show(self) -> None:
         self.shown_at = time.monotonic()
         if self.live:
-            bar = ProgressBar(self.settings.steps, self.step, width=60)
+            bar = Padding(ProgressBar(self.settings.steps, self.step, width=60), 0)
             self.live.update(Group(Text(self._title()), bar, self._table()), refresh=True)
         else:
             self.console.print(self._sentence(), highlight=False, soft_wrap=True)
