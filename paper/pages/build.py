@@ -38,6 +38,7 @@ PAGES = tuple(
         Path,
         (
             "README.md",
+            "docs/index.md",
             *(
                 f"docs/{name}.md"
                 for name in ("results", "results/details", "reproduce", "quickstart", "results/ppo")

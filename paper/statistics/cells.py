@@ -28,14 +28,14 @@ from paper.statistics.estimates import Summary, nan_for_none, summarise
 
 Settings = Mapping[str, Any]
 MEASURES = {
+    "mean_change": "mean |Δa|",
     "return": "return",
     "sm": "sm",
-    "mean_change": "mean |Δa|",
     "spectral_roughness": "roughness",
     "length": "episode length",
 }
 SHOWN_CURVE_POINTS = 60
-COMPARED = ("return", "sm", "mean_change")  # the measures by which methods are told apart
+COMPARED = ("mean_change", "return", "sm")  # the measures by which methods are told apart
 LETTERS = {"eta": "η", "weight": "λ"}  # of settings
 
 

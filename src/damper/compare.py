@@ -22,6 +22,7 @@ from damper.policies.evaluate import Evaluation, evaluate
 from damper.provenance import digest
 from damper.seed_groups import group_by_settings
 from damper.tables import constant_mark, spread_cell
+from damper.terminal import counted, joined, quoted, say
 
 DEFAULT_SEED_COUNT = 3
 
@@ -93,6 +94,8 @@ def compare(
     for method_settings in resolved.values():
         check_tf32(method_settings.device, method_settings.tf32)
     path = Path(out) if out else _default_folder(list(resolved.values()), settings)
+    if progress:
+        say(_plan(resolved, path))
     for method, method_settings in resolved.items():
         folder, env_kwargs = path / method, method_settings.env_kwargs
         trained_in = partial(make_env, env, **env_kwargs) if env_kwargs else env
@@ -102,6 +105,16 @@ def compare(
             evaluation.save(folder / "evaluation")
         runs[method], evaluations[method] = run, evaluation
     return Comparison(method_settings.env_id, backbone, path, runs, evaluations)
+
+
+def _plan(resolved: dict[str, Settings], path: Path) -> str:
+    """What will be trained, in a sentence."""
+    first = next(iter(resolved.values()))
+    runs = [f"{name} ({counted(len(s.agents()), 'agent')})" for name, s in resolved.items()]
+    return (
+        f"Training {joined(runs)} on {first.env_id} with {first.backbone.upper()}, "
+        f"{first.steps:,} steps each, on {first.device}, into {quoted(path)}."
+    )
 
 
 def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path:

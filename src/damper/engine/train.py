@@ -116,7 +116,9 @@ def run_settings(
             if settings.compile:
                 off = "--no-compile (compile=False)"
                 say(f"Compiling the update, up to a minute; {off} switches it off.")
-            metrics_writers.append(stack.enter_context(closing(Progress(settings))))
+            shown = stack.enter_context(closing(Progress(settings)))
+            metrics_writers.append(shown)
+            trainer.after_step = shown.after_step
         if tensorboard:  # it purges what was written after the step from which the run resumes
             board = TensorBoard(settings, out / "tensorboard", trainer.step)
             stack.enter_context(closing(board))

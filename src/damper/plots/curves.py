@@ -13,7 +13,7 @@ from damper.engine.run.folder import Run
 from damper.plots.style import draw_curve, plain_log_ticks, saved_figure, shades
 from damper.seed_groups import group_by_settings
 
-PANELS = {"return": "return", "sm": "sm (training)"}
+PANELS = {"return": "return", "mean_change": "mean |Δa| (training)"}
 MAX_SHADED = 3  # lines with shades of their seeds' range, which hide each other
 EMPHASISED = ("plain", "damper")  # shaded among more
 

@@ -54,6 +54,8 @@ class Trainer:
         assert left_to_train(Run(out), settings), "a finished run is opened, not trained"
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks(callbacks)
+        # Called after each step with the numbers of steps and updates.
+        self.after_step: Callable[[int, int], None] | None = None
         self.checkpoints = CheckpointStore(out / "checkpoints")
         self.log = MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
@@ -110,6 +112,8 @@ class Trainer:
                     self.pool.send(actions.env)
                     self.while_environments_step()
                     self.finish_step(actions, self.pool.receive())
+                    if self.after_step is not None:
+                        self.after_step(self.step, self.learner.updates)
                 self.finish()
         finally:
             self.pool.close()
