@@ -384,10 +384,7 @@ def _margins(e: Evidence) -> Checks:
         size = 1 - named[task] / theirs.mean
         words = f"{percent(size, 1)} lower in the paper, {percent(REACHED_SHARE * size, 1)} counts"
         rivals = [e.side("td3", task, rival, "sm") for rival in RIVALS]
-        ours, subject = (
-            _weight(e, task, PAPER_WEIGHTS[task], "sm"),
-            subject_of("td3", task, "sm"),
-        )
+        ours, subject = (_weight(e, task, PAPER_WEIGHTS[task], "sm"), subject_of("td3", task, "sm"))
         yield extreme(subject, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)
     sides = (
         _weight(e, "Hopper", PAPER_WEIGHTS["Hopper"], "return"),

@@ -12,12 +12,7 @@ from damper.errors import DamperError
 from damper.files import check_folder
 from damper.terminal import counted, duration, quoted, say, show
 from paper.cli.options.reproduce import Reproduce
-from paper.experiments.catalogue import (
-    EXPERIMENTS,
-    Request,
-    expand_request,
-    find_experiment,
-)
+from paper.experiments.catalogue import EXPERIMENTS, Request, expand_request, find_experiment
 from paper.experiments.reproduce import (
     ExperimentProgress,
     Runner,

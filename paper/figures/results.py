@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from damper.plots.style import (
-    FAINT,
-    GREY,
-    LOOKS,
-    Draw,
-    draw_all,
-    draw_curve,
-    look,
-    plain_log_ticks,
-)
+from damper.plots.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look, plain_log_ticks
 from damper.tasks import PAPER_TASKS
 from paper.experiments.catalogue import ABLATION_TASKS, BACKBONES, ETAS, TABLE_METHODS
 from paper.experiments.printed import title

@@ -22,13 +22,7 @@ from paper.pages.marked import insert
 from paper.statistics.cells import MEASURES, Setup, main_setups, setups
 from paper.tables import details, pairs
 from paper.tables import result_tables as rt
-from paper.tables.claims import (
-    MEANINGS,
-    caution,
-    claims_table,
-    comparisons_list,
-    decided_table,
-)
+from paper.tables.claims import MEANINGS, caution, claims_table, comparisons_list, decided_table
 from paper.tables.markup import latex_results, markdown_results
 from paper.tables.missing import missing_table
 from paper.tables.ppo import Runs, draw_ppo, ppo_tables, read_ppo

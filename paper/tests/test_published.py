@@ -186,10 +186,7 @@ def test_the_statistics_page_shows_where_its_two_intervals_disagree() -> None:
     gap, interval = difference(ours.means("sm"), plain.means("sm"))
     assert interval and not interval.excludes_zero and change(plain, ours, "sm").sign == "lower"
     form = partial(number, measure="sm")
-    assert said.groups() == (
-        str(change(plain, ours, "sm")),
-        with_bounds(gap, interval, form),
-    )
+    assert said.groups() == (str(change(plain, ours, "sm")), with_bounds(gap, interval, form))
 
 
 def test_the_statistics_page_states_the_level_of_the_claims() -> None:

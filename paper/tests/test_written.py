@@ -11,13 +11,7 @@ import pytest
 from damper.intervals import HIGHER, LOWER, NOT_COUNTED, UNDECIDED, percent
 from paper.claims.comparisons import FAILS, HOLDS, MIN_SEEDS
 from paper.claims.verdicts import verdicts
-from paper.experiments.catalogue import (
-    ABLATION_TASKS,
-    BACKBONES,
-    ONE_ETA,
-    RIVALS,
-    TABLE_METHODS,
-)
+from paper.experiments.catalogue import ABLATION_TASKS, BACKBONES, ONE_ETA, RIVALS, TABLE_METHODS
 from paper.experiments.store import Store
 from paper.pages.marked import MARKED
 from paper.statistics.cells import Cell, Setup, main_setups, setups
