@@ -29,12 +29,10 @@ from paper.bench.workloads import (
 START_STEP = 100_000
 SCOPE = (
     f"The real training loop, `authors` protocol, one update per step, from step {START_STEP:,} of "
-    "a million on, with "
-    "as many random transitions in the replay. Steps/s of each agent: median over stretches. "
-    "Simulator and shares: a "
-    "second run in which every part waits for the device and all environments step at once; µs "
-    "from actions sent to a "
-    "step of all received. The rest is storing."
+    "a million on, with as many random transitions in the replay. Steps/s of each agent: median "
+    "over stretches. Simulator and shares: a second run in which every part waits for the device "
+    "and all environments step at once; µs from actions sent to a step of all received. The rest "
+    "is storing."
 )
 
 

@@ -1,7 +1,4 @@
-"""How far an update is from the machine's limit.
-
-Operations by its matrix rate, bytes by its bandwidth.
-"""
+"""How far an update is from the machine's limit: its matrix rate and its bandwidth."""
 
 from __future__ import annotations
 
@@ -25,10 +22,9 @@ from paper.bench.workloads import (
 
 SCOPE = (
     "Operations: those of the matrix products, counted in a real update (per iteration). Bytes: "
-    "parameters and both "
-    "moments of what is stepped, read and written once, and the targets read once. Rates: the best "
-    "of several matrix "
-    "products and copies, measured in the same run. Limit: the longer of the two times."
+    "parameters and both moments of what is stepped, read and written once, and the targets read "
+    "once. Rates: the best of several matrix products and copies, measured in the same run. Limit: "
+    "the longer of the two times."
 )
 WARM_UP = 10
 PRODUCTS = (
@@ -85,10 +81,7 @@ def floor(
 
 
 def operations(learner: Learner) -> float:
-    """Floating-point operations of an iteration's matrix products, counted while it runs.
-
-    TD3's two kinds of iteration count with their mean.
-    """
+    """Matrix products' operations, counted in a real iteration; the mean of TD3's two kinds."""
     counts = []
     for with_actor in (True,) if learner.settings.backbone == "sac" else (False, True):
         with FlopCounterMode(display=False) as counter:
@@ -101,10 +94,7 @@ def operations(learner: Learner) -> float:
 
 
 def least_bytes(learner: Learner) -> float:
-    """The bytes an iteration must move at least.
-
-    Parameters and moments read and written, target networks read.
-    """
+    """The least bytes of an iteration: parameters and moments both ways, targets read."""
     state, sac = learner.state(), learner.settings.backbone == "sac"
     size = {
         name: float(state[name].numel() * state[name].element_size())

@@ -69,10 +69,7 @@ def wait(device: str) -> None:
 def time_interleaved(
     workloads: Mapping[str, Workload], plan: Plan, warm_up: int
 ) -> InterleavedTimes:
-    """Warm up every workload (compilation, graph capture, caches), then time them in turns.
-
-    The first one rotates.
-    """
+    """Warm up every workload (compilation, graph capture, caches), then time them in turns."""
     for workload in workloads.values():
         workload(warm_up)
     # An even number, so that every turn has TD3's share of actor updates.

@@ -1,7 +1,4 @@
-"""One measurement in several execution modes, compiled or not, float32 or TF32.
-
-Names the modes that do not pay.
-"""
+"""One measurement in several execution modes, and the modes that do not pay."""
 
 from __future__ import annotations
 

@@ -20,9 +20,8 @@ from paper.bench.workloads import ExecutionMode, Transitions, make_learner, whol
 
 SCOPE = (
     "A whole update as training does it: sampling, noise, forward passes, losses, gradients, "
-    "optimiser steps, target "
-    "copies, sums for the log. Every row has the same networks, batch size and transitions; DAMPER "
-    "with η = 0."
+    "optimiser steps, target copies, sums for the log. Every row has the same networks, batch size "
+    "and transitions; DAMPER with η = 0."
 )
 WARM_UP = 20
 
@@ -123,10 +122,7 @@ def whole_train(model: Any, batch_size: int) -> Workload:
 
 
 def paper_train(model: Any, backbone: str, batch_size: int) -> Workload:
-    """SB3's ``train`` in the paper's scope.
-
-    One fixed batch, no target copies, a log without output.
-    """
+    """SB3's ``train`` in the paper's scope: one fixed batch, no target copies, a silent log."""
     samples = model.replay_buffer.sample(batch_size)
     model.replay_buffer.sample = lambda *_, **__: samples
 

@@ -1,7 +1,4 @@
-"""The result of a measurement.
-
-Rows of numbers as a table, a plot, and a file with hardware and versions.
-"""
+"""A measurement's rows as a table, a plot, and a file with hardware and versions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What smoothness costs an SB3 user.
-
-Our update and Stable-Baselines3's own, timed alternately on one machine.
-"""
+"""What smoothness costs an SB3 user: our update and SB3's own, timed alternately."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ BACKBONES = ("td3", "sac", "ddpg", "tqc", "ppo")
 
 @dataclass(frozen=True)
 class Overhead:
-    """Medians over the rounds.
-
-    ``ratio`` is the median of the ratios by round, which a busy machine changes least.
-    """
+    """Medians over the rounds; ``ratio`` is that of the rounds' ratios."""
 
     backbone: str
     method: str

@@ -15,9 +15,8 @@ from paper.bench.workloads import ExecutionMode, Transitions, make_learner, whol
 
 SCOPE = (
     "Whole updates; the methods of one size take turns. State: parameters, targets and moments. "
-    "Peak: the most that "
-    "the GPU's allocator held (all methods of that size together), the replay of 2,000 transitions "
-    "per agent included."
+    "Peak: the most that the GPU's allocator held (all methods of that size together), the replay "
+    "of 2,000 transitions per agent included."
 )
 WARM_UP = 6
 
@@ -30,10 +29,7 @@ def scaling(
     sizes: Sequence[int],
     plan: Plan,
 ) -> Measurement:
-    """Time populations of each size.
-
-    On a CPU the plan's iterations are divided by the number of agents.
-    """
+    """Time populations of each size; on a CPU, larger ones for fewer iterations."""
     rows = []
     for backbone in backbones:
         for n_agents in sizes:

@@ -1,7 +1,4 @@
-"""The paper's update-time table.
-
-All methods on both backbones, measured in its scope, beside its numbers.
-"""
+"""The paper's update-time table, measured in its scope, beside its numbers."""
 
 from __future__ import annotations
 
@@ -19,9 +16,8 @@ from paper.experiments.timings import Timing, write_timing
 WARM_UP = 50
 SCOPE = (
     "Forward passes, losses, gradients, optimiser steps on one fixed batch; no sampling, target "
-    "copies or logging. "
-    "DAMPER with η = 0. SB3 in the same scope: batch fixed, its Polyak updates switched off, its "
-    "log without output."
+    "copies or logging. DAMPER with η = 0. SB3 in the same scope: batch fixed, its Polyak updates "
+    "switched off, its log without output."
 )
 SB3 = "plain, SB3"
 

@@ -42,10 +42,7 @@ class ExecutionMode:
         return "TF32" if self.tf32 else "float32"
 
     def record(self) -> dict[str, Any]:
-        """The mode as data, for saved measurements.
-
-        Only timings with the same mode are compared.
-        """
+        """The mode as data; only timings with the same mode are compared."""
         return {
             "device": self.device,
             "mode": self.mode,
@@ -100,10 +97,7 @@ def make_learner(
     n_agents: int = 1,
     **settings: Any,
 ) -> Learner:
-    """Make new agents with the paper's networks and the method's published settings.
-
-    The replay holds ``data``.
-    """
+    """New agents with the paper's networks, published settings and a replay full of ``data``."""
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     if method == "damper":
         settings.setdefault("eta", 0.0)  # as the paper times it
@@ -164,10 +158,7 @@ def paper_update(learner: Learner) -> Workload:
 
 
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
-    """One update on a fixed batch.
-
-    Permanently removes target copies and the log's sums from the learner's updates.
-    """
+    """One update on a fixed batch; the learner loses target copies and the log's sums for good."""
     for owner, names in (
         (learner, ("polyak_update", "update_actor_average")),
         (learner.diagnostics, ("add",)),

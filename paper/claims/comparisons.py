@@ -79,10 +79,7 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where a claim is looked up.
-
-    A setup, and the η of DAMPER and its ablations if it is not the paper's own.
-    """
+    """The setup in which a claim is looked up, and the η of DAMPER if it is not the paper's."""
 
     setup: Setup
     eta: float | None = None
@@ -110,10 +107,7 @@ class Evidence:
         )
 
     def gradients(self, backbone: str, task: str, name: str, method: str = "damper") -> Side:
-        """Along a method's own training.
-
-        The median over training of a recorded quantity, per seed.
-        """
+        """A recorded quantity's median over a method's own training, per seed."""
         cell = self.cell(backbone, task, method)
         columns = (
             [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve]
@@ -131,10 +125,7 @@ def subject_of(backbone: str, task: str, measure: str) -> str:
 
 
 def claim_level(candidates: int = 1) -> float:
-    """Confidence of one interval so that claims that hold do so together.
-
-    ``candidates`` is the number of means of which the best one is compared.
-    """
+    """Bonferroni's confidence of one interval, where the best of ``candidates`` is compared."""
     return 1 - (1 - LEVEL) / (len(paper()["claims"]) * candidates)
 
 
@@ -142,10 +133,7 @@ def claim_level(candidates: int = 1) -> float:
 
 
 def conjunction(verdicts: Iterable[str]) -> str:
-    """A conjunction: as good as its worst part.
-
-    While some parts are unknown only a failure settles it.
-    """
+    """As good as the worst part; while some parts are unknown only a failure settles it."""
     distinct = set(verdicts) or {OPEN}
     return next(word for word in (FAILS, OPEN, *_BAD_TO_GOOD) if word in distinct)
 
@@ -211,10 +199,7 @@ def compare_means(
 
 
 def close(subject: str, ours: Side, theirs: Side) -> Check:
-    """Our mean is within 5 % of theirs.
-
-    Holds if all of the interval is, leans if the mean is, fails if none is.
-    """
+    """Our mean is within 5 % of theirs: holds if all of the interval is, leans if the mean is."""
     words = _note(f"close: within {percent(CLOSE_MARGIN)}")
     if ours.values is None or theirs.values is None:
         return Check(
@@ -237,10 +222,7 @@ def close(subject: str, ours: Side, theirs: Side) -> Check:
 def against(
     subject: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY
 ) -> Check:
-    """Our mean is lower (higher) than a fixed number.
-
-    No bound is printed beyond what is possible.
-    """
+    """Our mean is lower (higher) than a fixed number; bounds stay within what is possible."""
     if ours.values is None:
         return Check(f"{subject}, {words}: not yet measured", OPEN)
     interval = mean_interval(ours.values, claim_level())
@@ -256,10 +238,7 @@ def against(
 def extreme(
     subject: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any
 ) -> Check:
-    """Our mean is lower (higher) than every rival's.
-
-    The comparison that says least for it speaks for all.
-    """
+    """Our mean is lower (higher) than every rival's; the least favourable comparison speaks."""
     checks = [compare_means(subject, ours, rival, expect, **how) for rival in rivals]
     measured = [
         (check, rival.mean)

@@ -174,8 +174,7 @@ def _conflict_by_chance(e: Evidence) -> str:
         return ""
     return (
         f"Unrelated directions would conflict in {CHANCE_CONFLICT:g} of the updates. More do, "
-        "beyond the noise, on "
-        f"{', '.join(more) or 'no task'}"
+        f"beyond the noise, on {', '.join(more) or 'no task'}"
         + (f"; this is not shown on {', '.join(others)}" if others else "")
     )
 
@@ -197,8 +196,7 @@ def _plains_gradients(e: Evidence) -> str:
     strong = [subject for subject, (_, ratio) in ranges.items() if ratio > WEAK_RATIO]
     return (
         f"In plain's own training ({counted(len(ranges), 'task–backbone pair')}), {_range(shares)} "
-        "of the updates "
-        f"conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on "
+        f"of the updates conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on "
         f"{', '.join(strong) or 'none'}"
     )
 

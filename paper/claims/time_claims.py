@@ -1,7 +1,4 @@
-"""The paper's claims about update times.
-
-They belong to the machine on which updates were timed, not to a setup of training.
-"""
+"""The paper's claims about update times, judged per machine."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ PAPER_OVERHEAD = {"td3": 0.448, "sac": 0.313}
 
 
 class MethodTimes(NamedTuple):
-    """The table's methods as timed on one machine, one way.
-
-    Milliseconds per round, in the order of the rounds.
-    """
+    """The table's methods as timed on one machine, one way: milliseconds per round."""
 
     machine: str
     rounds: dict[str, Sequence[float]]

@@ -17,10 +17,7 @@ Found = TypeVar("Found")
 
 
 class Verdict(NamedTuple):
-    """A claim of the paper and what the records say about it.
-
-    ``note`` puts a word of it into proportion.
-    """
+    """A claim, what the records say about it, and a note that puts a word into proportion."""
 
     id: str
     text: str
@@ -36,10 +33,7 @@ class Verdict(NamedTuple):
 
 @functools.cache
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
-    """Every claim about trained policies, judged by one setup's records.
-
-    ``eta`` in place of the paper's own ones.
-    """
+    """Every claim about policies, judged by one setup's records, at the paper's η or another."""
     evidence = Evidence(setup, eta)
     judged = [_unless_untrained(verdict, eta) for verdict in _judge(CLAIMS, evidence)]
     return [

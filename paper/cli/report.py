@@ -45,17 +45,14 @@ def run(options: Report) -> None:
     if not Store(options.results).folder.exists():
         raise DamperError(
             f"results must be a folder of records, but {quoted(options.results)} does not exist: "
-            "run this in the "
-            "folder that contains it, name another with --results, or make records with python -m "
-            "paper "
-            "reproduce."
+            "run this in the folder that contains it, name another with --results, or make records "
+            "with python -m paper reproduce."
         )
     has_records = (any(read(options.results)) for read in (Store, read_timings, read_ppo))
     if any(path != out for path in options.results.iterdir()) and not any(has_records):
         raise DamperError(
             f"results must hold records, but {quoted(options.results)} holds none: python -m paper "
-            "reproduce makes them; damper "
-            "compare and damper evaluate write their own tables."
+            "reproduce makes them; damper compare and damper evaluate write their own tables."
         )
     paths = write_report(options.results, out, options.formats, pages)
     say(f"{counted(len(paths), 'file')} in {quoted(out)}; open {quoted(paths[0])}")

@@ -70,8 +70,7 @@ def run(options: Reproduce) -> None:
         )
         say(
             f"{counted(outcome.wanted, 'agent')}: {outcome.there} already there, {outcome.added} "
-            "added, "
-            f"{outcome.left} left"
+            f"added, {outcome.left} left"
             + (" (another process is training them)" if outcome.left else "")
             + f"; next: python -m paper report --results {quoted(options.results)}"
         )
@@ -133,9 +132,8 @@ def show_progress(
     if platforms:
         say(
             "Some records were made with another simulator, another version of it or another "
-            "number format than these "
-            "options and this installation have, and no table mixes them. They count with "
-            f"{' or '.join(name for name, _ in platforms.most_common())}."
+            "number format than these options and this installation have, and no table mixes them. "
+            f"They count with {' or '.join(name for name, _ in platforms.most_common())}."
         )
     device, at_once = request.settings["device"], max(row.workers for row in progress)
     if no_speed := dict.fromkeys(task for row in progress for task in row.no_speed):
@@ -149,8 +147,7 @@ def show_progress(
         )
         say(
             f"Time left, on one machine: at the speeds on record for the task on {device}, with "
-            f"--workers {at_once} "
-            f"({counted(at_once, 'population')} at once{most})."
+            f"--workers {at_once} ({counted(at_once, 'population')} at once{most})."
         )
 
 

@@ -103,10 +103,7 @@ def published_settings(method: str, task: str, backbone: str) -> Mapping[str, An
 
 
 def physics(env: str, backend: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Versions of an environment's simulator.
-
-    EnvPool has its own engines, Gymnasium uses the installed ones.
-    """
+    """Versions of an environment's simulator: EnvPool's own engines, or the installed ones."""
     names = (
         ["envpool"]
         if backend == "envpool"

@@ -1,7 +1,4 @@
-"""PPO's records in a store.
-
-A JSON line per agent, and the spool in which ``runners.sb3_ppo`` leaves new ones.
-"""
+"""PPO's records in a store: a JSON line per agent, and the spool for new ones."""
 
 from __future__ import annotations
 

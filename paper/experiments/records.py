@@ -110,10 +110,7 @@ def round_digits(value: Any, digits: int) -> Any:
 def curve(
     metrics: Sequence[Mapping[str, Any]], agent: int, points: int = CURVE_POINTS
 ) -> dict[str, list[Any]]:
-    """One agent's training curve at no more than ``points`` steps.
-
-    Means of the metrics in between, None if unknown.
-    """
+    """One agent's training curve: means of the metrics between ``points`` steps, or None."""
     if not metrics:
         return {"step": []}
     parts = [
@@ -141,10 +138,7 @@ def _known(line: Mapping[str, Any], name: str, agent: int) -> float | None:
 
 
 def pack_trace(episode: Episode) -> dict[str, Any]:
-    """Pack an episode's executed actions in 16 bits.
-
-    Level k means ``low + (k/65534 + ½)(high − low)``.
-    """
+    """Actions in 16 bits: level k means ``low + (k/65534 + ½)(high − low)``."""
     low, high = episode.low.astype(np.float64), episode.high.astype(np.float64)
     levels = np.rint(((episode.executed - low) / (high - low) - 0.5) * TRACE_LEVELS).astype("<i2")
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(levels.T).tobytes(), 9)).decode()

@@ -77,10 +77,7 @@ def reproduce(
 
 
 def on_device(request: Request) -> Request:
-    """Resolve the device "auto".
-
-    It decides what steps the environments, so a record's command must name it.
-    """
+    """Resolve the device "auto": it decides what steps the environments."""
     device = request.settings.get("device", "auto")
     return (
         replace(request, settings={**request.settings, "device": find_device()})

@@ -114,10 +114,7 @@ def parse_record(text: str, trace: Mapping[str, Any] | None = None) -> Record:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record of the spool.
-
-    Raises for a file that is damaged, misnamed or of another format.
-    """
+    """A spooled file's record; raises if it is damaged, misnamed or of another format."""
     try:
         record = parse_record(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -211,10 +208,7 @@ class Store:
         return self.find(identity) is not None
 
     def add(self, record: Record) -> Path:
-        """Write a record to the spool, and its policy if it has one.
-
-        One that is there stays as it is.
-        """
+        """Write a record, and its policy if it has one, to the spool; one that is there stays."""
         path = self.spool_path(record.identity)
         if not self.has(record.identity):
             if record.policy is not None:
@@ -272,10 +266,7 @@ class Store:
             write_bytes(path, "".join(lines).encode())
 
     def merge(self, other: Store) -> Merged:
-        """Take what this store lacks from another.
-
-        Agents' records and policies, and update times.
-        """
+        """Take what this store lacks from another: records, policies and update times."""
         if not other.folder.is_dir():
             raise DamperError(
                 f"merge must name a folder of results, but {str(other.folder)!r} is not one."

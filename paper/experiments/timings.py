@@ -80,10 +80,7 @@ class Timing:
 
 
 def ratio_of_rounds(ours: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
-    """Our time divided by another's, round by round.
-
-    The 5 % quantile, the median and the 95 % quantile.
-    """
+    """Our time over another's by rounds: 5 % quantile, median, 95 % quantile."""
     low, middle, high = np.quantile(np.divide(ours, base), [0.05, 0.5, 0.95])
     return float(low), float(middle), float(high)
 

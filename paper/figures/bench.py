@@ -1,7 +1,4 @@
-"""Figures of ``python -m paper bench``.
-
-The methods' cost beside the paper's, and the time per agent by population size.
-"""
+"""The methods' cost beside the paper's, and the time per agent by population size."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ PAPER, SHADES = "paper", ("#c7c2f5", LOOKS["damper"].colour)
 def draw_bench_figures(
     measured: Path, folder: Path, formats: Sequence[str] = ("svg",)
 ) -> list[Path]:
-    """Draw ``cost`` and ``scaling`` from the saved measurements in ``measured/<machine>/``.
-
-    ``cost`` shows every machine's ``update.json``, ``scaling`` the last machine's ``scaling.json``.
-    """
+    """Draw ``cost`` of all machines, ``scaling`` of the last, from ``measured/<machine>/``."""
     updates = {
         path.parent.name.upper(): read(path).rows for path in sorted(measured.glob("*/update.json"))
     }

@@ -1,7 +1,4 @@
-"""A small picture per method.
-
-What its policy does on Pendulum, beside the plain one's and DAMPER's.
-"""
+"""What each method's policy does on Pendulum, beside the plain one's and DAMPER's."""
 
 from __future__ import annotations
 
@@ -35,15 +32,7 @@ Row = tuple[Setup, str, dict[str, Record]]  # where from, the backbone, and a re
 def draw_method_figures(
     results: str | Path, folder: Path, formats: Sequence[str] = ("svg",)
 ) -> list[Path]:
-    """``<method>.svg`` for every method whose agents are on record.
-
-    The same records give the same pictures.
-
-    Args:
-        results: the store's folder.
-        folder: where to write.
-        formats: of the pictures.
-    """
+    """``<method>.svg`` for every method whose agents are on record."""
     every_setup = setups(Store(results))
     chosen = {
         method: rows
@@ -53,18 +42,14 @@ def draw_method_figures(
     if not chosen:
         raise DamperError(
             f"results must hold traced {TASK} records of plain and damper, but {str(results)!r} "
-            "does not: "
-            "run python -m paper reproduce first."
+            "does not: run python -m paper reproduce first."
         )
     figures = {method: partial(_draw, rows) for method, rows in chosen.items()}
     return draw_all(figures, folder, formats, {"font.size": 8})
 
 
 def compared(setups: Sequence[Setup], method: str) -> list[Row]:
-    """Per backbone the first setup and seed with an episode of plain, the method and DAMPER.
-
-    All three were made alike.
-    """
+    """Per backbone the first setup and seed that plain, the method and DAMPER share."""
     rows = []
     for backbone in BACKBONES:
         candidates = ((setup, _traced(setup, backbone, method)) for setup in setups)

@@ -1,7 +1,4 @@
-"""The paper's figures from records, and the pictures its tables leave out.
-
-Fronts, curves, sweeps, traces.
-"""
+"""The paper's figures from records: fronts, curves, sweeps, traces."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The pictures of the theory.
-
-What the rule does, what it gains, and what the smoothness measures see.
-
-Together with the map of the code they are all that is drawn without a record.
-"""
+"""The theory's pictures: what the rule does, what it gains, what smoothness measures see."""
 
 from __future__ import annotations
 
@@ -43,10 +38,7 @@ SHOWN = (
 
 
 def overview(figure: Figure) -> None:
-    """The rule in one picture.
-
-    A conflicting pair, an aligned pair, and the length the temporal part is given.
-    """
+    """The rule: a conflicting pair, an aligned pair, and the length of the temporal part."""
     figure.set_size_inches(11, 4.0)
     conflict, aligned, length = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
     _draw_pair(conflict, torch.tensor([0.28, -0.17], dtype=torch.float64))
@@ -107,10 +99,7 @@ def _draw_length(axes: Axes) -> None:
 
 
 def gain(figure: Figure) -> None:
-    """𝒢 against q at a cosine of −½.
-
-    Lines are the closed forms, dots the definition evaluated on vectors.
-    """
+    """𝒢 against q at a cosine of −½: lines are closed forms, dots the definition on vectors."""
     c, q = -0.5, torch.logspace(-4, 0, 201, dtype=torch.float64)
     g_T = q[::25, None] * torch.tensor([c, (1 - c * c) ** 0.5], dtype=torch.float64)
     g_R = torch.tensor([1.0, 0.0], dtype=torch.float64).expand_as(g_T)
@@ -169,10 +158,7 @@ def _gain_legend(axes: Axes) -> None:
 
 
 def measures(figure: Figure) -> None:
-    """Four signals and what three measures make of them.
-
-    The paper's score ranks them as no actuator would.
-    """
+    """Four signals and three measures; the paper's score ranks them as no actuator would."""
     signals = example_signals()
     scores = {name: metrics.summary(actions, -1, 1) for name, actions in signals.items()}
     figure.set_size_inches(11, 4.0)

@@ -238,10 +238,7 @@ def _trace(record: Record) -> dict[str, Any] | None:
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """A number, or each of a sequence, to so many significant digits.
-
-    None for what is not finite.
-    """
+    """A number, or each of a sequence, to so many digits; None for what is not finite."""
     return (
         [round_digits(item, digits) for item in value]
         if isinstance(value, tuple | list)

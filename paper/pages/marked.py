@@ -24,8 +24,7 @@ def insert(page: Path, texts: Mapping[str, str]) -> None:
     if not has_place(page):
         raise DamperError(
             f"pages must have a marked place, but {page} has none: write '<!-- headline: written "
-            "by python -m paper report -->' "
-            "and '<!-- headline ends -->' on lines of their own."
+            "by python -m paper report -->' and '<!-- headline ends -->' on lines of their own."
         )
     content = page.read_text(encoding="utf-8")
     if unknown := {match[2] for match in MARKED.finditer(content)} - set(texts):

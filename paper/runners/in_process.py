@@ -29,10 +29,7 @@ from paper.runners.outcomes import Result, keep_records
 
 
 def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
-    """Train or resume a population and evaluate its agents.
-
-    None if another process is training it.
-    """
+    """Train or resume and evaluate a population; None if another process is training it."""
     check_physics(job)
     try:
         with run_lock(folder):
@@ -91,9 +88,8 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     if len(records) < len(by_digest):
         raise DamperError(
             f"{run.path} must hold the {counted(len(by_digest), 'agent')} asked for, but "
-            f"{len(records)} match: the "
-            "code that trained them differs from that of the asking process; install the same code "
-            "on every machine."
+            f"{len(records)} match: the code that trained them differs from that of the asking "
+            "process; install the same code on every machine."
         )
     return records
 
@@ -101,10 +97,7 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
 def plan(
     missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None
 ) -> list[tuple[Job, Path]]:
-    """Jobs and folders for the missing agents.
-
-    First the runs already started in ``out``, then new populations.
-    """
+    """Jobs and folders for the missing agents: runs begun in ``out``, then new populations."""
     left = {agent.digest: agent for agent in missing}
     jobs: list[tuple[Job, Path]] = []
     for path in sorted(out.glob("*/*/manifest.json")):

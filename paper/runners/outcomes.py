@@ -67,10 +67,7 @@ def keep_records(
 
 
 def combined_error(failed: Sequence[Failed]) -> Exception:
-    """One error for all failures.
-
-    A sentence if all are users' mistakes, otherwise the errors with notes.
-    """
+    """One error for all failures; a sentence if all are users' mistakes."""
     first, mistake = failed[0][0], _mistake(failed[0][1])
     if mistake is not None and all(_mistake(error) for _, error in failed):
         others = ", ".join(job_title(job) for job, _ in failed[1:])

@@ -46,10 +46,7 @@ POINTS = 25  # of the learning curve
 
 
 def settings(env: str, steps: int, batch_size: int | None = None) -> dict[str, Any]:
-    """SB3's defaults (2,048 steps per rollout, of four environments).
-
-    On Pendulum those of its zoo without gSDE.
-    """
+    """SB3's defaults (2,048 steps per rollout), on Pendulum those of its zoo without gSDE."""
     changed = (
         {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024}
         if env == "Pendulum-v1"

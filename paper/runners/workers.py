@@ -1,7 +1,4 @@
-"""Run several populations at once on this machine, one process each.
-
-One population seldom fills a GPU.
-"""
+"""Several populations at once on this machine, one process each: one seldom fills a GPU."""
 
 from __future__ import annotations
 
@@ -44,10 +41,7 @@ def run_jobs(
     progress: bool = True,
     workers: int | None = None,
 ) -> None:
-    """Run jobs in ``workers`` processes, by default ``fitting_workers``.
-
-    1 runs them in this process.
-    """
+    """Run jobs in ``workers`` processes, by default ``fitting_workers``; a single one is this."""
     count = fitting_workers([job for job, _ in jobs]) if workers is None else workers
     if count == 1:
         run_here(jobs, store, command, progress)
@@ -56,10 +50,7 @@ def run_jobs(
 
 
 def fitting_workers(jobs: Sequence[Job], cores: int | None = None) -> int:
-    """Number of workers: on a GPU one per population.
-
-    ``cores`` is the number of cores of the machine that trains, by default this one.
-    """
+    """Number of workers that suit a machine with so many cores: on a GPU one per population."""
     cores = usable_cores() if cores is None else cores
     return max(1, min(len(jobs), MOST_ON_A_GPU, cores // 2)) if uses_gpu(jobs) else 1
 
@@ -155,8 +146,7 @@ def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> l
         except BrokenProcessPool as error:
             raise DamperError(
                 "its process was killed, probably because memory ran out: use fewer workers or a "
-                "smaller population; "
-                "the same command resumes it."
+                "smaller population; the same command resumes it."
             ) from error
         except (
             KeyboardInterrupt

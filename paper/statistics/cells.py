@@ -1,7 +1,4 @@
-"""Records sorted into what may stand in one table.
-
-Setups, and in them cells of agents that differ by seed only.
-"""
+"""Records sorted into setups, and in them cells of agents that differ by seed only."""
 
 from __future__ import annotations
 
@@ -108,10 +105,7 @@ class Cell:
 
     @property
     def mostly_constant(self) -> bool:
-        """Whether more than half of the agents hold one action throughout.
-
-        Then its smoothness is no result.
-        """
+        """Whether most agents hold one action throughout: then smoothness is no result."""
         return 2 * len(self.constant) > len(self.records)
 
     @property
@@ -159,10 +153,7 @@ class Cell:
         return float(means.mean()) if len(means) else float("nan")
 
     def curves(self) -> tuple[list[int], dict[str, Array]]:
-        """Training: some steps of the longest curve, and per column the seeds' mean.
-
-        A seed counts between its own first and last step; where none does there is a NaN.
-        """
+        """Some steps of the longest curve; per column mean and range of the seeds then known."""
         longest = max((record.curve["step"] for record in self.records), key=len)
         places = np.unique(
             np.linspace(0, len(longest) - 1, min(SHOWN_CURVE_POINTS, len(longest))).astype(int)

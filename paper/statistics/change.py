@@ -1,7 +1,4 @@
-"""The change of a mean relative to plain's.
-
-Its size, its interval, and the sign as far as that tells.
-"""
+"""The change of a mean relative to plain's, with its interval."""
 
 from __future__ import annotations
 

@@ -31,10 +31,7 @@ from damper.intervals import (
 
 
 class Summary(NamedTuple):
-    """What a table prints of a cell.
-
-    Spreads and interval are None where there are too few values.
-    """
+    """What a table prints of a cell; None where there are too few values."""
 
     mean: float
     over_seeds: float | None
@@ -158,10 +155,7 @@ def initial_state_error(scores: Array) -> float | None:
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of the points (return, smoothness) that no other beats.
-
-    Higher return, lower smoothness; by return.
-    """
+    """Indices, by return, of the points (return, smoothness) that no other beats."""
     order = sorted(range(len(points)), key=lambda i: (-points[i][0], points[i][1]))
     front: list[int] = []
     for i in order:

@@ -9,10 +9,7 @@ from damper.intervals import Interval
 
 
 def number(value: float, measure: str, like: float | None = None) -> str:
-    """A value as the paper writes it: returns by their size, smoothness to three digits.
-
-    A spread ``like`` its mean.
-    """
+    """A value as the paper writes it: returns by their size, a spread by that of its mean."""
     if isnan(value):
         return "–"
     if measure in ("return", "length"):

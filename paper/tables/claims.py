@@ -45,13 +45,10 @@ def caution(link: str = "") -> str:
     more = f" ([by how much]({link}))" if link else ""
     return (
         f"Each interval has {percent(claim_level(), 1)} confidence. If seeds were normally "
-        "distributed, all claims "
-        "marked *holds* in a column would be true together with 95 % confidence; where the seeds' "
-        "distribution is "
-        f"skewed or some seeds fail, the confidence is lower{more}. With five seeds such an "
-        "interval is about twice as "
-        "wide as at 95 %, and decides an effect of two standard deviations in about one case of "
-        "five. So a lean is no "
+        "distributed, all claims marked *holds* in a column would be true together with 95 % "
+        "confidence; where the seeds' distribution is skewed or some seeds fail, the confidence is "
+        f"lower{more}. With five seeds such an interval is about twice as wide as at 95 %, and "
+        "decides an effect of two standard deviations in about one case of five. So a lean is no "
         "evidence."
     )
 

@@ -1,7 +1,4 @@
-"""Tables behind the results page.
-
-Gaps between protocols and settings, distances from the paper, seed by seed.
-"""
+"""Tables behind the results page: gaps between settings, distances from the paper, seeds."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ PAPER_SEEDS = 5
 
 
 class Distance(NamedTuple):
-    """Of a mean return from the paper's, with its errors by what makes them.
-
-    A variance and its degrees of freedom.
-    """
+    """A mean return less the paper's, and its errors: variances with degrees of freedom."""
 
     mean: float
     value: float

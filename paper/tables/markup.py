@@ -9,10 +9,7 @@ from paper.tables.result_tables import Entry, Table
 
 
 def markdown_results(table: Table) -> str:
-    """A results table in Markdown.
-
-    Mean (over seeds; pooled), median and every seed, the paper's mean (spread).
-    """
+    """A results table in Markdown: mean (spreads), median and every seed, the paper's mean."""
     rows = [
         [name, *(_markdown_entry(entry, table.measure) for entry in entries)]
         for name, entries in table.rows

@@ -19,10 +19,7 @@ TOGETHER = "**all together**"
 
 
 def missing_table(every_setup: Sequence[Setup]) -> str:
-    """Per protocol and experiment.
-
-    Agents on record, those missing by task, and their time on one machine.
-    """
+    """Agents on record and missing, per protocol and experiment, with their time on one machine."""
     records = [record for setup in every_setup for cell in setup.cells for record in cell.records]
     machines = Counter(
         (r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu")

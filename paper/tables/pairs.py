@@ -1,7 +1,4 @@
-"""Tables of DAMPER beside plain.
-
-A row per task and backbone, all cells straight from the records.
-"""
+"""DAMPER beside plain, a row per task and backbone, all cells straight from the records."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ NO_BREAK = "\u00a0"  # a space at which no line ends
 
 
 def pairs(setup: Setup, eta: float | None = None) -> Iterator[tuple[Cell, Cell]]:
-    """Plain and DAMPER of every task and backbone that has both.
-
-    At the paper's η, or at another.
-    """
+    """Plain and DAMPER, at the paper's η or another, wherever both are on record."""
     changed = {} if eta is None else {"eta": eta}
     for backbone in BACKBONES:
         for task in setup.tasks(backbone):
@@ -160,10 +154,7 @@ def choosing_eta_table(main: Sequence[Setup]) -> str:
 
 
 def protocol_settings_table(first: str = "pave", second: str = "authors") -> str:
-    """What two protocols set differently, by backbone.
-
-    What only some tasks have, named with them.
-    """
+    """What two protocols set differently, by backbone; short tasks are named with theirs."""
     rows = []
     for backbone in BACKBONES:
         listed: set[str] = set()

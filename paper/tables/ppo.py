@@ -1,7 +1,4 @@
-"""PPO's records, which ``runners/sb3_ppo.py`` makes.
-
-A table and two panels of a picture per environment.
-"""
+"""A table and two panels of a picture per environment from PPO's records."""
 
 from __future__ import annotations
 

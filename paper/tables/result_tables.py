@@ -189,10 +189,7 @@ _UNCLEAN = {
 
 
 def code_versions(cells: Iterable[Cell]) -> str:
-    """Which versions of the code made the agents of some cells.
-
-    Several, or one nobody can look up, are flagged.
-    """
+    """The versions of the code that made some cells' agents; mixed or unclean ones are flagged."""
     versions = Counter(record.code for cell in cells for record in cell.records)
     named = ", ".join(
         f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common()
@@ -296,10 +293,7 @@ def _smoothness(cell: Cell | None) -> str:
 
 
 class Aggregate(NamedTuple):
-    """DAMPER against one method over the tasks both have, and that method against plain.
-
-    Value and interval of each.
-    """
+    """DAMPER against a method over the tasks both have, and that method's change from plain."""
 
     backbone: str
     measure: str
@@ -365,10 +359,7 @@ class CostTable(NamedTuple):
 
 
 def cost_tables(timings: Sequence[Timing]) -> list[CostTable]:
-    """One table per machine and way of running.
-
-    Milliseconds, times plain with its spread, the paper's.
-    """
+    """Tables by machine and way of running: milliseconds, times plain, the paper's."""
     places: dict[str, list[Timing]] = {}
     for timing in timings:
         places.setdefault(timing.setting, []).append(timing)
