@@ -64,10 +64,9 @@ def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
 
 def decided_table(main: Sequence[Setup]) -> str:
     """The claims that some records decide."""
+    judged = judge_all(main).items()
     shown = {
-        name: column
-        for name, column in judge_all(main).items()
-        if any(verdict.verdict not in UNKNOWN for verdict in column)
+        name: column for name, column in judged if any(v.verdict not in UNKNOWN for v in column)
     }
     rows = []
     for row in zip(*shown.values(), strict=True):
@@ -92,25 +91,17 @@ def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
         [claim.text + _note(claim), *(verdict_text(column[i]) for column in judged.values())]
         for i, claim in enumerate(claims)
     ]
-    return markdown_table(
-        ["claim", *judged], [*rows, ["**all claims**", *map(_tally, judged.values())]]
-    )
-
-
-def _tally(judged: Sequence[Verdict]) -> str:
-    return _counts(verdict.verdict for verdict in judged)
+    tallies = (_counts(verdict.verdict for verdict in column) for column in judged.values())
+    return markdown_table(["claim", *judged], [*rows, ["**all claims**", *tallies]])
 
 
 def verdict_text(verdict: Verdict) -> str:
     """A verdict as the tables show it."""
     if verdict.verdict not in UNKNOWN:
         return f"**{verdict.verdict}**"
-    return verdict.verdict + _so_far(verdict)
-
-
-def _so_far(verdict: Verdict) -> str:
     counts = _counts(check.verdict for check in verdict.known)
-    return f" (so far, of {counted(len(verdict.checks), 'comparison')}: {counts})" if counts else ""
+    of = f"of {counted(len(verdict.checks), 'comparison')}"
+    return verdict.verdict + (f" (so far, {of}: {counts})" if counts else "")
 
 
 def _note(verdict: Verdict) -> str:

@@ -106,14 +106,10 @@ def constant_table(setups: Sequence[Setup]) -> str:
             eta = f", η = {cell.settings['eta']:g}" if cell.method == "damper" else ""
             plain = setup.find(cell.backbone, cell.task, "plain")
             held = cell.only(cell.constant)
-            rows.append(
-                [
-                    f"`{setup.protocol}` {cell.place}, {title(cell.method)}{eta}",
-                    f"{len(cell.constant)} of {len(cell.seeds)}",
-                    *(number(held.mean(name), name) for name in ("return", "length")),
-                    number(plain.mean("return"), "return") if plain else "–",
-                ]
-            )
+            row = [f"`{setup.protocol}` {cell.place}, {title(cell.method)}{eta}"]
+            row.append(f"{len(cell.constant)} of {len(cell.seeds)}")
+            row += [number(held.mean(name), name) for name in ("return", "length")]
+            rows.append([*row, number(plain.mean("return"), "return") if plain else "–"])
     header = ["cell", "constant agents", "their return", "their episode length"]
     return markdown_table([*header, "plain's return"], rows) if rows else "None.\n"
 
@@ -128,14 +124,11 @@ def swept_etas(setup: Setup) -> Iterator[list[Cell]]:
 
 def ends_of_sweep_table(main: Sequence[Setup]) -> str:
     """What the whole range of η changes, where a task's sweep is complete."""
-    rows = [
-        [
-            f"`{setup.protocol}` {cells[0].place}",
-            *(str(change(cells[0], cells[-1], measure)) for measure in COMPARED),
-        ]
-        for setup in main
-        for cells in swept_etas(setup)
-    ]
+    rows = []
+    for setup in main:
+        for first, *_, last in swept_etas(setup):
+            changes = [str(change(first, last, measure)) for measure in COMPARED]
+            rows.append([f"`{setup.protocol}` {first.place}", *changes])
     return markdown_table(["cell", *(MEASURES[name] for name in COMPARED)], rows)
 
 
