@@ -27,11 +27,8 @@ SCOPE = (
     "the longer of the two times."
 )
 WARM_UP = 10
-PRODUCTS = (
-    (1, 2048, 2048, 2048),
-    (1, 4096, 4096, 4096),
-    (64, 256, 400, 300),
-)  # batch, rows, inner, columns
+# Batch, rows, inner, columns.
+PRODUCTS = ((1, 2048, 2048, 2048), (1, 4096, 4096, 4096), (64, 256, 400, 300))
 
 
 def floor(
@@ -49,31 +46,16 @@ def floor(
     for backbone in backbones:
         for n_agents in sizes:
             learners = {m: make_learner(data, backbone, m, mode, n_agents) for m in methods}
-            counted = {
-                m: (operations(learner), least_bytes(learner)) for m, learner in learners.items()
-            }
+            counted = {m: (operations(of), least_bytes(of)) for m, of in learners.items()}
             workloads = {m: paper_update(learner) for m, learner in learners.items()}
             measured = time_interleaved(workloads, plan, WARM_UP)
             for method, (flops, moved) in counted.items():
-                times = {
-                    "ms by operations": 1e3 * flops / rate,
-                    "ms by bytes": 1e3 * moved / bandwidth,
-                }
-                ms, limit = measured.median_ms(method), max(times.values())
-                row = {
-                    "backbone": backbone.upper(),
-                    "method": method,
-                    "agents": n_agents,
-                    "ms": ms,
-                    **times,
-                }
-                base = counted[methods[0]][0]
-                row |= {
-                    "× limit": ms / limit,
-                    "Mflop": flops / 1e6,
-                    "operations × first": flops / base,
-                }
-                rows.append({**row, "MB": moved / 1e6})
+                ms, base = measured.median_ms(method), counted[methods[0]][0]
+                by_operations, by_bytes = 1e3 * flops / rate, 1e3 * moved / bandwidth
+                row = {"backbone": backbone.upper(), "method": method, "agents": n_agents}
+                row |= {"ms": ms, "ms by operations": by_operations, "ms by bytes": by_bytes}
+                row |= {"× limit": ms / max(by_operations, by_bytes), "Mflop": flops / 1e6}
+                rows.append({**row, "operations × first": flops / base, "MB": moved / 1e6})
     record: dict[str, Any] = mode.record() | plan.record()
     record |= {"matrix rate, Gflop/s": rate / 1e9, "bandwidth, GB/s": bandwidth / 1e9}
     title = f"Distance from the limit: {rate / 1e9:,.0f} Gflop/s, {bandwidth / 1e9:,.0f} GB/s"
@@ -96,13 +78,10 @@ def operations(learner: Learner) -> float:
 def least_bytes(learner: Learner) -> float:
     """The least bytes of an iteration: parameters and moments both ways, targets read."""
     state, sac = learner.state(), learner.settings.backbone == "sac"
-    size = {
-        name: float(state[name].numel() * state[name].element_size())
-        for name in ("actor", "critic")
-    }
+    actor, critic = (float(state[name].nbytes) for name in ("actor", "critic"))
     share = 1.0 if sac else 1.0 / learner.settings.policy_delay
-    targets = size["critic"] + (size["actor"] if "actor_target" in state else 0.0)
-    return 6.0 * (size["critic"] + share * size["actor"]) + targets
+    targets = critic + (actor if "actor_target" in state else 0.0)
+    return 6.0 * (critic + share * actor) + targets
 
 
 def matrix_rate(plan: Plan) -> float:
@@ -120,9 +99,7 @@ def copy_rate(plan: Plan) -> float:
     """Bytes per second, read and written, of a copy too large for any cache."""
     source = torch.randn(2**26 if plan.device == "cpu" else 2**28, device=plan.device)
     target = torch.empty_like(source)
-    return (
-        2.0 * source.numel() * source.element_size() / _seconds(lambda: target.copy_(source), plan)
-    )
+    return 2.0 * source.nbytes / _seconds(lambda: target.copy_(source), plan)
 
 
 def _seconds(function: Callable[[], object], plan: Plan, repetitions: int = 5) -> float:

@@ -56,13 +56,10 @@ def sb3_model(
 ) -> Any:
     """SB3's model, or our subclass if ``method`` is given, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
-    method_options: dict[str, Any] = {} if method is None else {"method": method}
-    if method == "damper":
-        method_options["eta"] = 0.0
-    model = getattr(package, backbone.upper())(
-        **_shared_kwargs(data, backbone, mode, torch.nn.SiLU), device=mode.device, **method_options
-    )
-    return _ready(model, data)
+    settings = _shared_kwargs(data, backbone, mode, torch.nn.SiLU) | {"device": mode.device}
+    settings |= {} if method is None else {"method": method}
+    settings |= {"eta": 0.0} if method == "damper" else {}
+    return _ready(getattr(package, backbone.upper())(**settings), data)
 
 
 def sbx_model(data: Transitions, backbone: str, mode: ExecutionMode) -> Any:
@@ -96,20 +93,14 @@ def silent(model: Any) -> Any:
 
 def _ready(model: Any, data: Transitions) -> Any:
     """Fill the model's buffer with ``data`` and silence its log."""
-    _fill(model.replay_buffer, data)
-    return silent(model)
-
-
-def _fill(buffer: Any, data: Transitions) -> None:
     d, a = data.spec.obs_dim, data.spec.act_dim
     obs, action, next_obs, scalars = (part.numpy() for part in data.rows.split((d, a, d, 3), -1))
-    buffer.observations[:, 0], buffer.actions[:, 0], buffer.next_observations[:, 0] = (
-        obs,
-        action,
-        next_obs,
-    )
+    buffer = model.replay_buffer
+    buffer.observations[:, 0], buffer.next_observations[:, 0] = obs, next_obs
+    buffer.actions[:, 0] = action
     buffer.rewards[:, 0], buffer.dones[:, 0] = scalars[:, 0], scalars[:, 1]
     buffer.full = True
+    return silent(model)
 
 
 def whole_train(model: Any, batch_size: int) -> Workload:
@@ -158,14 +149,9 @@ def compare_implementations(
         times = time_interleaved(workloads, plan, WARM_UP)
         base = "SB3 plain" if "SB3 plain" in workloads else next(iter(workloads))
         for name in workloads:
-            row = {
-                "backbone": backbone.upper(),
-                "implementation": name,
-                "ms": times.median_ms(name),
-            }
-            rows.append(
-                {**row, f"× {base}": times.ratio(name, base), "× faster": times.ratio(base, name)}
-            )
+            row: dict[str, object] = {"backbone": backbone.upper(), "implementation": name}
+            row |= {"ms": times.median_ms(name), f"× {base}": times.ratio(name, base)}
+            rows.append({**row, "× faster": times.ratio(base, name)})
     record = mode.record() | plan.record()
     return Measurement("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
 

@@ -35,10 +35,8 @@ def scaling(
         for n_agents in sizes:
             fewer = max(1, plan.iterations // n_agents) if mode.device == "cpu" else plan.iterations
             rows += _size(data, mode, backbone, methods, n_agents, replace(plan, iterations=fewer))
-    record = mode.record() | plan.record()
-    return Measurement(
-        "scaling", f"Population size, {data.env}", SCOPE, rows, ("ms", "µs per agent"), record
-    )
+    bars, record = ("ms", "µs per agent"), mode.record() | plan.record()
+    return Measurement("scaling", f"Population size, {data.env}", SCOPE, rows, bars, record)
 
 
 def _size(
@@ -61,12 +59,8 @@ def _size(
     rows = []
     for method, learner in learners.items():
         ms = times.median_ms(method)
-        row: dict[str, object] = {
-            "backbone": backbone.upper(),
-            "method": method,
-            "agents": n_agents,
-            "ms": ms,
-        }
+        row: dict[str, object] = {"backbone": backbone.upper(), "method": method}
+        row |= {"agents": n_agents, "ms": ms}
         row |= {"µs per agent": 1e3 * ms / n_agents, "× first": times.ratio(method, methods[0])}
         rows.append({**row, "state MiB": _state_bytes(learner) / 2**20, "peak MiB": peak})
     return rows

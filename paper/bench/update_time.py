@@ -32,20 +32,16 @@ def update_time(
     """Time the methods of each backbone, and SB3's plain update where it is, in turns."""
     rows, turns = [], {}
     for backbone in backbones:
-        workloads = {
-            method: paper_update(make_learner(data, backbone, method, mode)) for method in methods
-        }
+        learners = {m: make_learner(data, backbone, m, mode) for m in methods}
+        workloads = {method: paper_update(learner) for method, learner in learners.items()}
         if peers.has_sb3():
             model = peers.sb3_model(data, backbone, mode)
             workloads[SB3] = peers.paper_train(model, backbone, mode.batch_size)
         times = time_interleaved(workloads, plan, WARM_UP)
         rows += [_row(times, backbone, name) for name in workloads]
         turns[backbone] = times
-    record = mode.record() | plan.record()
-    measurement = Measurement(
-        "update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record
-    )
-    return measurement, turns
+    bars, record = ("ms", "× plain"), mode.record() | plan.record()
+    return Measurement("update", f"Update time, {data.env}", SCOPE, rows, bars, record), turns
 
 
 def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]:
@@ -72,27 +68,26 @@ def write_timings(
 ) -> list[Path]:
     """Write the engine's timings to the store that ``python -m paper report`` reads."""
     how = {**measurement.how, "implementation": "damper", "scope": "paper"}
-    how = {name: value for name, value in how.items() if name not in ("iterations", "rounds")}
-    return [
-        write_timing(
-            results,
-            Timing(
+    iterations, _ = how.pop("iterations"), how.pop("rounds")
+    paths = []
+    for backbone, times in turns.items():
+        for method, seconds in times.seconds.items():
+            if method == SB3:
+                continue
+            timing = Timing(
                 backbone=backbone,
                 method=method,
                 task=data.env,
                 milliseconds=times.mean_ms(method),
-                iterations=int(measurement.how["iterations"]),
+                iterations=int(iterations),
                 agents=1,
                 batch_size=256,
                 how=how,
                 versions=versions(),
                 hardware=hardware(str(how["device"])),
                 command=command,
-                rounds=[1e3 * seconds for seconds in times.seconds[method]],
+                rounds=[1e3 * turn for turn in seconds],
                 **code_version(),
-            ),
-        )
-        for backbone, times in turns.items()
-        for method in times.seconds
-        if method != SB3
-    ]
+            )
+            paths.append(write_timing(results, timing))
+    return paths

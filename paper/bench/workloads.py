@@ -43,12 +43,8 @@ class ExecutionMode:
 
     def record(self) -> dict[str, Any]:
         """The mode as data; only timings with the same mode are compared."""
-        return {
-            "device": self.device,
-            "mode": self.mode,
-            "tf32": self.tf32,
-            "threads": torch.get_num_threads(),
-        }
+        where = {"device": self.device, "threads": torch.get_num_threads()}
+        return {**where, "mode": self.mode, "tf32": self.tf32}
 
 
 @dataclass(frozen=True)
@@ -137,12 +133,9 @@ def whole_update(learner: Learner) -> Workload:
 
 
 def paper_update(learner: Learner) -> Workload:
-    """Updates in the paper's scope.
+    """Updates in the paper's scope, on one fixed batch, without target copies and the log's sums.
 
-    Forward passes, losses, gradients, optimiser steps (and noise) on one fixed batch.
-
-    Target copies and the log's sums are left out; TD3's actor is updated every ``policy_delay``
-    iterations.
+    TD3's actor is updated every ``policy_delay`` iterations.
     """
     delay = learner.settings.policy_delay
     step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}
@@ -159,13 +152,10 @@ def paper_update(learner: Learner) -> Workload:
 
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
     """One update on a fixed batch; the learner loses target copies and the log's sums for good."""
-    for owner, names in (
-        (learner, ("polyak_update", "update_actor_average")),
-        (learner.diagnostics, ("add",)),
-    ):
-        for name in names:
-            assert hasattr(owner, name), f"{name} would be timed"
-            setattr(owner, name, lambda *_, **__: None)
+    left_out = [(learner, "polyak_update"), (learner, "update_actor_average")]
+    for owner, name in [*left_out, (learner.diagnostics, "add")]:
+        assert hasattr(owner, name), f"{name} would be timed"
+        setattr(owner, name, lambda *_, **__: None)
     size, count = learner.settings.batch_size, learner.state()["updates"]
     batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
     kinds, shapes, dtype = learner.noise_kinds, learner.noise_shapes, learner.dtype

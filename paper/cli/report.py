@@ -21,9 +21,8 @@ OWN_OUT = Path("docs/results")  # for the project's own records
 
 def run(options: Report) -> None:
     """Merge stores, write the report and print where it is."""
-    out = options.out or (
-        OWN_OUT if options.results == Report.results else options.results / "report"
-    )
+    is_default = options.results == Report.results
+    out = options.out or (OWN_OUT if is_default else options.results / "report")
     check_folder("out", out)
     import_scipy("special")
     if options.formats:
@@ -36,10 +35,8 @@ def run(options: Report) -> None:
     pages = _own_pages(options.results, out) if options.pages is None else options.pages
     for other in options.merge:
         merged = Store(options.results).merge(Store(other))
-        say(
-            f"{quoted(other)}: {counted(merged.added, 'record')} added, {merged.same:,} already "
-            "there"
-        )
+        added = f"{counted(merged.added, 'record')} added"
+        say(f"{quoted(other)}: {added}, {merged.same:,} already there")
         for name in merged.different:
             say(f"  {name} differs there; this store's record was kept", "yellow")
     if not Store(options.results).folder.exists():

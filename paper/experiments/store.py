@@ -93,11 +93,8 @@ class Record:
 def json_line(first: Mapping[str, Any], others: Mapping[str, Any]) -> str:
     """One line of JSON: ``first`` in its order, then the others by name."""
     ordered = {**first, **{name: others[name] for name in sorted(others)}}
-    parts = (
-        f"{json.dumps(name)}:"
-        + json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
-        for name, value in ordered.items()
-    )
+    form = json.JSONEncoder(sort_keys=True, allow_nan=False, separators=(",", ":"))
+    parts = (f"{form.encode(name)}:{form.encode(value)}" for name, value in ordered.items())
     return "{" + ",".join(parts) + "}\n"
 
 
@@ -118,11 +115,8 @@ def read_record(path: Path) -> Record:
     try:
         record = parse_record(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        cure = (
-            "delete it and run the experiment again"
-            if _RECORD_NAME.search(path.name)
-            else "move it elsewhere"
-        )
+        is_ours = _RECORD_NAME.search(path.name)
+        cure = "delete it and run the experiment again" if is_ours else "move it elsewhere"
         raise DamperError(f"{path} is not a complete record ({error}): {cure}.") from error
     if not path.name.endswith(f"-{record.digest}.json"):
         raise DamperError(
@@ -171,10 +165,8 @@ class Store:
     @cached_property
     def _folded(self) -> dict[str, Record]:
         """The records of the JSONL files by digest."""
-        traces = {
-            line["digest"]: line["trace"]
-            for line in map(json.loads, read_lines(self.folder / TRACES))
-        }
+        traced = map(json.loads, read_lines(self.folder / TRACES))
+        traces = {line["digest"]: line["trace"] for line in traced}
         records = {}
         for path in sorted(self.folder.glob("*/*.jsonl")):
             for number, line in enumerate(read_lines(path), start=1):
@@ -239,9 +231,8 @@ class Store:
             self.__dict__.pop("_folded", None)
             spooled = list(self._spooled())
             new = {r.digest: r for _, r in spooled if r.digest not in self._folded}
-            self._write(
-                {**self._folded, **new}, {self.lines_path(r.identity) for r in new.values()}
-            )
+            changed = {self.lines_path(record.identity) for record in new.values()}
+            self._write({**self._folded, **new}, changed)
             for path, _ in spooled:
                 path.unlink()
         self.__dict__.pop("_folded", None)
@@ -250,19 +241,13 @@ class Store:
     def _write(self, records: Mapping[str, Record], changed: Iterable[Path]) -> None:
         """Write the traces, then the JSONL files that change, each sorted by digest."""
         ordered = [records[name] for name in sorted(records)]
-        traced = [
-            json_line({"digest": record.digest}, {"trace": record.trace})
-            for record in ordered
-            if record.trace is not None
-        ]
+        traced = [r for r in ordered if r.trace is not None]
         if traced:
-            write_bytes(self.folder / TRACES, "".join(traced).encode())
+            lines = (json_line({"digest": r.digest}, {"trace": r.trace}) for r in traced)
+            write_bytes(self.folder / TRACES, "".join(lines).encode())
         for path in changed:
-            lines = (
-                replace(record, trace=None).text()
-                for record in ordered
-                if self.lines_path(record.identity) == path
-            )
+            members = (r for r in ordered if self.lines_path(r.identity) == path)
+            lines = (replace(record, trace=None).text() for record in members)
             write_bytes(path, "".join(lines).encode())
 
     def merge(self, other: Store) -> Merged:

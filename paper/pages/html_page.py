@@ -41,7 +41,7 @@ SCRIPTS = ("core.js", "chart.js", "results.js", "pictures.js", "sweeps.js", "mai
 
 def page(data: dict[str, Any]) -> str:
     """The page that shows ``page_data``'s result."""
-    compact = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
+    compact: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
     text = json.dumps(data, sort_keys=True, **compact)
     out = _read("page.html").replace("@@style@@", _read("style.css"))
     out = out.replace("@@script@@", "".join(map(_read, SCRIPTS)))

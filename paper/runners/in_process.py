@@ -72,11 +72,9 @@ def check_physics(job: Job) -> None:
 def record_run(run: Run, job: Job, command: str) -> list[Record]:
     """Evaluate a finished run on the fixed seeds and make one record per wanted agent."""
     settings, first = job.settings, job.wanted[0].identity
-    episodes = int(first["episodes"])
-    env = None if settings.env_kwargs else settings.env
-    evaluation = evaluate(
-        run, env, episodes, backend=settings.backend, env_threads=settings.env_threads
-    )
+    episodes, env = int(first["episodes"]), None if settings.env_kwargs else settings.env
+    how: dict[str, Any] = {"backend": settings.backend, "env_threads": settings.env_threads}
+    evaluation = evaluate(run, env, episodes, **how)
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
     code = manifest["custom_code"]
@@ -121,12 +119,9 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     some = next(iter(left.values()), None)
     if some is None or set(record) != {f.name for f in fields(Settings)}:
         return None  # nothing is missing, or the run is of a later version of the engine
-    episodes = some.identity["episodes"]
     installed = physics(record["env"], record["backend"], manifest["versions"])
-    code = manifest["custom_code"]
-    digests = [
-        digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]
-    ]
+    how = (installed, some.identity["episodes"], manifest["custom_code"])
+    digests = [digest(identity(record, row, *how)) for row in manifest["agents"]]
     mine = tuple(left[agent_digest] for agent_digest in digests if agent_digest in left)
     if not mine or (len(mine) < len(digests) and not manifest["finished"]):
         return None
@@ -135,13 +130,10 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
 
 def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
     """A manifest's settings with the execution settings of now."""
-    content: dict[str, Any] = {name: _tuple(value) for name, value in record.items()}
-    content["method_settings"] = {
-        name: _tuple(value) for name, value in record["method_settings"].items()
-    }
+
+    def tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+
+    content = {**tuples(record), "method_settings": tuples(record["method_settings"])}
     free = {name: getattr(now, name) for name in EXECUTION if name not in ("compile", "graph")}
     return replace(Settings(**content), **free)
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

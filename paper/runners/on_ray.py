@@ -75,9 +75,8 @@ def _run_remote(job: Job, folder: str, command: str) -> list[Record] | None:
 def _connect(address: str) -> Any:
     """Connect to the cluster and return the ``ray`` module."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # Ray's future default; silences its warning
+    # Ray's future default, whose warning it silences.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError as error:

@@ -148,7 +148,5 @@ def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> l
                 "its process was killed, probably because memory ran out: use fewer workers or a "
                 "smaller population; the same command resumes it."
             ) from error
-        except (
-            KeyboardInterrupt
-        ) as error:  # raised in that process by a signal; this thread receives none
+        except KeyboardInterrupt as error:  # of a signal to that process, not to this thread
             raise DamperError("its process was stopped; the same command resumes it.") from error
