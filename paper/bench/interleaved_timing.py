@@ -35,14 +35,9 @@ class InterleavedTimes:
 
 @dataclass(frozen=True)
 class Plan:
-    """How workloads are timed.
+    """How workloads are timed: iterations over all rounds, on one clock, waiting for the device.
 
-    Attributes:
-        iterations: timed iterations of each workload, over all rounds.
-        rounds: how often each workload is timed.
-        clock: "wall", or "processor" for this process's CPU time (of all threads together), which
-            other processes hardly change.
-        device: a GPU is synchronised before the clock is read.
+    ``clock`` is "wall", or "processor" for the CPU time of this process's threads together.
     """
 
     iterations: int

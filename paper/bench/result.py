@@ -24,8 +24,6 @@ class Measurement:
     """One measurement.
 
     Attributes:
-        name: the file's name, without suffix.
-        title: the title of table and plot.
         scope: what is inside the timed interval.
         rows: column -> value; a column may be missing in some rows.
         bars: the columns that the plot shows; the columns before the first of them label the bars.

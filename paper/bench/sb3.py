@@ -44,11 +44,9 @@ def measure_overhead(
         backbone: "td3", "sac", "ddpg", "tqc" or "ppo".
         method: the method of our class.
         rounds: how often each class is timed; which goes first alternates.
-        updates: gradient steps per class and round, an even number; for PPO, minibatches of one
-            epoch.
+        updates: gradient steps per class and round, made even; for PPO, minibatches of an epoch.
         batch_size: transitions per gradient step; SB3's default if None.
-        clock: "wall", or "processor" for this process's CPU time, which other processes hardly
-            change.
+        clock: "wall", or "processor" for this process's CPU time.
         device: the device of both.
         **settings: further arguments of both classes, e.g. ``policy_kwargs``.
     """

@@ -140,15 +140,8 @@ def compare_means(
 ) -> Check:
     """Our mean is lower (higher) than theirs less a share ``by`` of its size.
 
-    Args:
-        subject: task and measure in words.
-        ours: the side that the claim is about.
-        theirs: what it is compared with.
-        expect: "lower" or "higher".
-        by: the bound is ``theirs − by · |theirs|``.
-        words: what the bound stands for.
-        concession: the claim admits a weakness, so that the opposite is better than claimed.
-        candidates: of how many the better side was picked.
+    ``words`` say what that bound stands for, a ``concession`` makes the opposite better than
+    claimed, and ``candidates`` is of how many the better side was picked.
     """
     if ours.values is None or theirs.values is None:
         return _open(f"{subject}: {ours.name} {expect} than {theirs.name}{_note(words)}")

@@ -31,13 +31,8 @@ def identity(
 ) -> dict[str, Any]:
     """An agent's identity as plain data.
 
-    Args:
-        settings: its population's settings, as in ``Settings.record()`` or a manifest.
-        agent: its row: seed, and its value of every setting that differs between agents.
-        physics: versions of the environment's simulator.
-        episodes: number of evaluation episodes.
-        custom_code: the user's own code in its population, as in ``Settings.custom_code()`` or a
-            manifest.
+    ``settings`` and ``custom_code`` are its population's, as a manifest has them, ``agent`` its row
+    (seed and what differs between agents), ``physics`` the versions of its simulator.
     """
     agent_settings = {name: agent.get(name, value) for name, value in settings.items()}
     chosen = agent_settings["method"]

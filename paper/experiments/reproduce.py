@@ -110,15 +110,9 @@ class ExperimentProgress:
     """The progress of an experiment under a request's protocol and settings.
 
     Attributes:
-        name: the experiment's name.
-        title: the experiment's title.
-        done: agents on record with these settings.
-        total: agents of the experiment.
         elsewhere: missing agents that are on record with another simulator or number format.
         platforms: the number of such records, by the options that ask for them.
-        populations: number of populations to train.
-        workers: populations trained at once.
-        seconds: the least time they take, at the speeds on record for this kind of device.
+        seconds: the least time of the populations to train, at the speeds on record.
         no_speed: tasks without such a speed on record; ``seconds`` leaves them out.
     """
 

@@ -35,24 +35,16 @@ class Record:
 
     Attributes:
         identity: everything that can change its result (``experiments.identity``).
-        deviations: training settings that differ from the protocol; empty for a published cell.
-        episodes: the evaluation by column: ``return``, ``length``, ``sm``, ...; one entry per
-            episode.
-        curve: training by column at no more than 100 steps: ``step``, ``return``, ``sm``,
-            ``cosine``, ...
+        deviations: training settings that differ from the protocol.
+        episodes: the evaluation by column (``return``, ``sm``, ...), one entry per episode.
+        curve: training by column at no more than 100 steps.
         trace: one episode's actions, packed (``records.pack_trace``); None for later seeds.
-        frozen: the update at which the agent's gradient stopped being finite; None for a sound
-            agent.
+        frozen: the update at which its gradient stopped being finite; None for a sound agent.
         run: speed, seconds, size of the population, interruptions, and execution settings.
-        versions: of every library.
-        hardware: the machine in words.
-        commit: of the source tree.
-        command: the command that makes this record again.
-        sources: digests of the package's source when the agent was trained, resumed and measured:
-            one, unless the code changed in between. Empty where only the commit is known.
+        sources: digests of the code that trained, resumed and measured it; empty where only the
+            commit is known.
         origin: where the package was installed from, if no commit is known.
-        policy: the agent's policy file, which a store keeps beside the records; None where it is
-            not kept.
+        policy: its policy file, which a store keeps beside the records; None if it is not kept.
     """
 
     identity: Mapping[str, Any]

@@ -46,13 +46,9 @@ def write_report(
     formats: Sequence[str] = ("svg", "png", "pdf"),
     pages: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write ``report.html``, the tables and the figures; the same records give the same bytes.
+    """Write ``report.html``, tables and figures; the same records give the same bytes.
 
-    Args:
-        results: the store's folder.
-        out: where to write.
-        formats: of the figures; none draws none.
-        pages: Markdown files whose marked places get what the records say.
+    The marked places of ``pages``, Markdown files, get what the records say.
     """
     results, out = Path(results), Path(out)
     every_setup, timings, ppo = setups(Store(results)), read_timings(results), read_ppo(results)

@@ -35,16 +35,8 @@ def run_on_ray(
 ) -> None:
     """Run jobs on a Ray cluster, as many at once as it has room for.
 
-    A population on a GPU has that GPU to itself. Failures are raised when the other jobs are done.
-
-    Args:
-        jobs: populations with their folders.
-        store: where records go, on this machine.
-        command: the command to name in the records.
-        progress: print a line when a population ends.
-        address: of the cluster: "auto" for the one this machine belongs to, "local" for a new one,
-            or host:port.
-        cores: processor cores for each population.
+    ``address`` is "auto" for the cluster this machine belongs to, "local" for a new one, or
+    host:port; a population has a GPU or ``cores`` to itself. Failures are raised at the end.
     """
     ray = _connect(address)
     waiting = {}

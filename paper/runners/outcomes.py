@@ -40,14 +40,9 @@ class StopPopulations(StopSignals):
 def keep_records(
     outcomes: Iterable[tuple[Job, Result]], store: Store, count: int, progress: bool = True
 ) -> None:
-    """Store each population's records as it ends, and raise the failures when all are done.
+    """Store the records of ``count`` populations as each ends; failures are raised at the end.
 
-    Args:
-        outcomes: populations as they end, each with a function that returns its records (None:
-            trained elsewhere).
-        store: where records go.
-        count: number of populations.
-        progress: print how each one ended.
+    Each outcome has a function that returns its records, or None if it is trained elsewhere.
     """
     failed: list[Failed] = []
     for left, (job, result) in zip(range(count - 1, -1, -1), outcomes, strict=True):

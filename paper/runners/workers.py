@@ -76,17 +76,9 @@ def run_in_workers(
     progress: bool = True,
     workers: int = 2,
 ) -> None:
-    """Run jobs in ``workers`` processes, the longest first.
+    """Run jobs in ``workers`` processes, the longest first; failures are raised at the end.
 
-    A GPU is shared through CUDA's multi-process service, so that kernels of several processes run
-    at once. Failures are raised when the other jobs are done.
-
-    Args:
-        jobs: populations with their folders.
-        store: where records go.
-        command: the command to name in the records.
-        progress: print a line when a population ends.
-        workers: number of processes; each has its share of the processor cores.
+    A GPU is shared through CUDA's multi-process service, so that kernels of several run at once.
     """
     if workers < 1:
         raise DamperError(f"workers must be at least 1, but {workers} was given.")

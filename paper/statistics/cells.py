@@ -158,16 +158,10 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Everything that was made under the same conditions: what one table may hold.
+    """Cells made under the same conditions, in the order of the paper's tables.
 
-    Attributes:
-        protocol: the published settings that training started from.
-        deviations: what it did differently; empty for the paper's budget and settings.
-        backend: what stepped the environments.
-        physics: versions of the simulators.
-        numerics: number format.
-        episodes: evaluation episodes per agent.
-        cells: in the order of the paper's tables.
+    ``deviations`` are what training did differently from ``protocol``, and ``backend`` stepped the
+    environments with ``physics``, the versions of its simulators.
     """
 
     protocol: str | None
