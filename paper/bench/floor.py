@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
@@ -12,13 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from damper.engine.update.learner import Learner
 from paper.bench.interleaved_timing import Plan, time_interleaved
 from paper.bench.result import Measurement
-from paper.bench.workloads import (
-    ExecutionMode,
-    Transitions,
-    make_learner,
-    networks_step,
-    paper_update,
-)
+from paper.bench.workloads import ExecutionMode, Subjects, make_learner, networks_step, paper_update
 
 SCOPE = (
     "Operations: those of the matrix products, counted in a real update (per iteration). Bytes: "
@@ -31,31 +26,24 @@ WARM_UP = 10
 PRODUCTS = ((1, 2048, 2048, 2048), (1, 4096, 4096, 4096), (64, 256, 400, 300))
 
 
-def floor(
-    data: Transitions,
-    mode: ExecutionMode,
-    backbones: Sequence[str],
-    methods: Sequence[str],
-    sizes: Sequence[int],
-    plan: Plan,
-) -> Measurement:
+def floor(subjects: Subjects, mode: ExecutionMode, plan: Plan) -> Measurement:
     """Measured time over the machine's limit, by backbone, method and population size."""
     rows = []
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     rate, bandwidth = matrix_rate(plan), copy_rate(plan)
-    for backbone in backbones:
-        for n_agents in sizes:
-            learners = {m: make_learner(data, backbone, m, mode, n_agents) for m in methods}
-            counted = {m: (operations(of), least_bytes(of)) for m, of in learners.items()}
-            workloads = {m: paper_update(learner) for m, learner in learners.items()}
-            measured = time_interleaved(workloads, plan, WARM_UP)
-            for method, (flops, moved) in counted.items():
-                ms, base = measured.median_ms(method), counted[methods[0]][0]
-                by_operations, by_bytes = 1e3 * flops / rate, 1e3 * moved / bandwidth
-                row = {"backbone": backbone.upper(), "method": method, "agents": n_agents}
-                row |= {"ms": ms, "ms by operations": by_operations, "ms by bytes": by_bytes}
-                row |= {"× limit": ms / max(by_operations, by_bytes), "Mflop": flops / 1e6}
-                rows.append({**row, "operations × first": flops / base, "MB": moved / 1e6})
+    data, methods = subjects.data, subjects.methods
+    for backbone, n_agents in product(subjects.backbones, subjects.sizes):
+        learners = {m: make_learner(data, backbone, m, mode, n_agents) for m in methods}
+        counted = {m: (operations(of), least_bytes(of)) for m, of in learners.items()}
+        workloads = {m: paper_update(learner) for m, learner in learners.items()}
+        measured = time_interleaved(workloads, plan, WARM_UP)
+        for method, (flops, moved) in counted.items():
+            ms, base = measured.median_ms(method), counted[methods[0]][0]
+            by_operations, by_bytes = 1e3 * flops / rate, 1e3 * moved / bandwidth
+            row = {"backbone": backbone.upper(), "method": method, "agents": n_agents}
+            row |= {"ms": ms, "ms by operations": by_operations, "ms by bytes": by_bytes}
+            row |= {"× limit": ms / max(by_operations, by_bytes), "Mflop": flops / 1e6}
+            rows.append({**row, "operations × first": flops / base, "MB": moved / 1e6})
     record: dict[str, Any] = mode.record() | plan.record()
     record |= {"matrix rate, Gflop/s": rate / 1e9, "bandwidth, GB/s": bandwidth / 1e9}
     title = f"Distance from the limit: {rate / 1e9:,.0f} Gflop/s, {bandwidth / 1e9:,.0f} GB/s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from damper.protocols import protocol_settings
 from paper.bench.interleaved_timing import Plan, Workload, time_interleaved
 from paper.bench.result import Measurement
-from paper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
+from paper.bench.workloads import ExecutionMode, Subjects, Transitions, make_learner, whole_update
 
 SCOPE = (
     "A whole update as training does it: sampling, noise, forward passes, losses, gradients, "
@@ -135,17 +135,11 @@ def _no_target_copies(backbone: str) -> Iterator[None]:
         module.polyak_update = copy
 
 
-def compare_implementations(
-    data: Transitions,
-    mode: ExecutionMode,
-    backbones: Sequence[str],
-    methods: Sequence[str],
-    plan: Plan,
-) -> Measurement:
+def compare_implementations(subjects: Subjects, mode: ExecutionMode, plan: Plan) -> Measurement:
     """Time our, SB3's and SBX's updates in turns; a library that is not installed has no row."""
     rows: list[dict[str, object]] = []
-    for backbone in backbones:
-        workloads = _workloads(data, mode, backbone, methods)
+    for backbone in subjects.backbones:
+        workloads = _workloads(subjects, mode, backbone)
         times = time_interleaved(workloads, plan, WARM_UP)
         base = "SB3 plain" if "SB3 plain" in workloads else next(iter(workloads))
         for name in workloads:
@@ -153,12 +147,12 @@ def compare_implementations(
             row |= {"ms": times.median_ms(name), f"× {base}": times.ratio(name, base)}
             rows.append({**row, "× faster": times.ratio(base, name)})
     record = mode.record() | plan.record()
-    return Measurement("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
+    title = f"Whole updates, {subjects.data.env}"
+    return Measurement("peers", title, SCOPE, rows, ("ms",), record)
 
 
-def _workloads(
-    data: Transitions, mode: ExecutionMode, backbone: str, methods: Sequence[str]
-) -> dict[str, Workload]:
+def _workloads(subjects: Subjects, mode: ExecutionMode, backbone: str) -> dict[str, Workload]:
+    data, methods = subjects.data, subjects.methods
     workloads = {
         f"damper engine {m}": whole_update(make_learner(data, backbone, m, mode)) for m in methods
     }

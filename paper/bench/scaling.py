@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import torch
 
 from damper.engine.update.learner import Learner
 from paper.bench.interleaved_timing import Plan, time_interleaved
 from paper.bench.result import Measurement
-from paper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
+from paper.bench.workloads import ExecutionMode, Subjects, make_learner, whole_update
 
 SCOPE = (
     "Whole updates; the methods of one size take turns. State: parameters, targets and moments. "
@@ -21,32 +21,21 @@ SCOPE = (
 WARM_UP = 6
 
 
-def scaling(
-    data: Transitions,
-    mode: ExecutionMode,
-    backbones: Sequence[str],
-    methods: Sequence[str],
-    sizes: Sequence[int],
-    plan: Plan,
-) -> Measurement:
+def scaling(subjects: Subjects, mode: ExecutionMode, plan: Plan) -> Measurement:
     """Time populations of each size; on a CPU, larger ones for fewer iterations."""
     rows = []
-    for backbone in backbones:
-        for n_agents in sizes:
-            fewer = max(1, plan.iterations // n_agents) if mode.device == "cpu" else plan.iterations
-            rows += _size(data, mode, backbone, methods, n_agents, replace(plan, iterations=fewer))
+    for backbone, n_agents in product(subjects.backbones, subjects.sizes):
+        fewer = max(1, plan.iterations // n_agents) if mode.device == "cpu" else plan.iterations
+        rows += _size(subjects, mode, backbone, n_agents, replace(plan, iterations=fewer))
     bars, record = ("ms", "µs per agent"), mode.record() | plan.record()
-    return Measurement("scaling", f"Population size, {data.env}", SCOPE, rows, bars, record)
+    title = f"Population size, {subjects.data.env}"
+    return Measurement("scaling", title, SCOPE, rows, bars, record)
 
 
 def _size(
-    data: Transitions,
-    mode: ExecutionMode,
-    backbone: str,
-    methods: Sequence[str],
-    n_agents: int,
-    plan: Plan,
+    subjects: Subjects, mode: ExecutionMode, backbone: str, n_agents: int, plan: Plan
 ) -> list[dict[str, object]]:
+    data, methods = subjects.data, subjects.methods
     cuda = mode.device.startswith("cuda")
     gc.collect()
     if cuda:

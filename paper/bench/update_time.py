@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from damper.provenance import code_version, hardware, versions
 from paper.bench import peers
 from paper.bench.interleaved_timing import InterleavedTimes, Plan, time_interleaved
 from paper.bench.result import Measurement
-from paper.bench.workloads import ExecutionMode, Transitions, make_learner, paper_update
+from paper.bench.workloads import ExecutionMode, Subjects, Transitions, make_learner, paper_update
 from paper.experiments.printed import paper, title
 from paper.experiments.timings import Timing, write_timing
 
@@ -23,16 +22,12 @@ SB3 = "plain, SB3"
 
 
 def update_time(
-    data: Transitions,
-    mode: ExecutionMode,
-    backbones: Sequence[str],
-    methods: Sequence[str],
-    plan: Plan,
+    subjects: Subjects, mode: ExecutionMode, plan: Plan
 ) -> tuple[Measurement, dict[str, InterleavedTimes]]:
     """Time the methods of each backbone, and SB3's plain update where it is, in turns."""
-    rows, turns = [], {}
-    for backbone in backbones:
-        learners = {m: make_learner(data, backbone, m, mode) for m in methods}
+    data, rows, turns = subjects.data, [], {}
+    for backbone in subjects.backbones:
+        learners = {m: make_learner(data, backbone, m, mode) for m in subjects.methods}
         workloads = {method: paper_update(learner) for method, learner in learners.items()}
         if peers.has_sb3():
             model = peers.sb3_model(data, backbone, mode)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,16 @@ class Transitions:
     env: str
     spec: Spec
     rows: Tensor
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """What is compared: methods of some backbones and population sizes, on the same data."""
+
+    data: Transitions
+    backbones: Sequence[str]
+    methods: Sequence[str]
+    sizes: Sequence[int] = (1,)
 
 
 def backends(env: str) -> list[str]:

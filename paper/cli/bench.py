@@ -21,7 +21,7 @@ from paper.bench.modes import in_modes, slower_modes
 from paper.bench.result import Measurement, read
 from paper.bench.scaling import scaling
 from paper.bench.update_time import update_time, write_timings
-from paper.bench.workloads import ExecutionMode, random_transitions
+from paper.bench.workloads import ExecutionMode, Subjects, random_transitions
 from paper.cli.options.bench import PARTS, Bench
 from paper.experiments.catalogue import TABLE_METHODS
 
@@ -130,20 +130,21 @@ def _measure(options: Bench, part: str) -> Measurement | None:
     if part == "end-to-end":
         what = (backbones, methods, options.tasks, options.agents, options.steps)
         return end_to_end(_mode(options), *what, options.env_threads)
-    data = random_transitions(options.task)
+    subjects = Subjects(random_transitions(options.task), backbones, methods, options.sizes or (1,))
     if part == "peers":
-        return peers.compare_implementations(data, _mode(options), backbones, methods, plan)
+        return peers.compare_implementations(subjects, _mode(options), plan)
     if part == "floor":
-        return floor(data, _mode(options), backbones, methods, options.sizes or (1,), plan)
+        return floor(subjects, _mode(options), plan)
     if part == "scaling":
         sizes = options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 35, 100))
-        return in_modes(modes, lambda mode: scaling(data, mode, backbones, methods, sizes, plan))
+        sized = replace(subjects, sizes=sizes)
+        return in_modes(modes, lambda mode: scaling(sized, mode, plan))
+    timed = replace(subjects, methods=options.methods or TABLE_METHODS)
 
     def measure(mode: ExecutionMode) -> Measurement:
-        timed = options.methods or TABLE_METHODS
-        measurement, turns = update_time(data, mode, backbones, timed, plan)
+        measurement, turns = update_time(timed, mode, plan)
         if options.results:
-            write_timings(options.results, data, measurement, turns, _command(options, part))
+            write_timings(options.results, timed.data, measurement, turns, _command(options, part))
         return measurement
 
     return in_modes(modes, measure)
