@@ -12,8 +12,8 @@ import numpy as np
 
 from damper.engine.settings import is_number
 from damper.errors import DamperError
-from damper.intervals import Array
-from damper.metrics import is_constant
+from damper.intervals import Array, Change, change_of_mean
+from damper.metrics import SMOOTHNESS, is_constant
 from damper.protocols import PROTOCOLS, TRAINING_SEEDS
 from damper.provenance import digest
 from damper.tasks import PAPER_TASKS
@@ -272,6 +272,19 @@ def main_setups(setups: Sequence[Setup]) -> list[Setup]:
 def smoothest(cells: Mapping[float, Cell]) -> float:
     """The weight with the lowest mean sm; cells of mostly constant agents come last."""
     return min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("sm")))
+
+
+def change(plain: Cell, ours: Cell, measure: str) -> Change:
+    """Of two cells; smoothness is not counted where most agents of a side hold one action."""
+    if measure in SMOOTHNESS and (plain.mostly_constant or ours.mostly_constant):
+        return Change(np.nan, None, "; ".join(constant_notes(plain, ours)))
+    return change_of_mean(plain.means(measure), ours.means(measure), measure)
+
+
+def constant_notes(plain: Cell, ours: Cell) -> list[str]:
+    """How many agents of either side hold one action."""
+    notes = {"": ours.constant_note, "plain: ": plain.constant_note}
+    return [side + note for side, note in notes.items() if note]
 
 
 def _by_physics(family: Sequence[Record]) -> list[Setup]:

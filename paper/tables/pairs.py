@@ -10,8 +10,15 @@ from damper.tables import markdown_table
 from paper.claims.comparisons import MIN_SEEDS
 from paper.experiments.catalogue import BACKBONES, ETAS, ONE_ETA
 from paper.experiments.printed import printed, title
-from paper.statistics.cells import COMPARED, MEASURES, Cell, Setup, main_setups
-from paper.statistics.change import change, constant_notes
+from paper.statistics.cells import (
+    COMPARED,
+    MEASURES,
+    Cell,
+    Setup,
+    change,
+    constant_notes,
+    main_setups,
+)
 from paper.statistics.numbers import number
 
 README_MEASURES = ("mean_change", "return")

@@ -18,8 +18,7 @@ from paper.experiments.catalogue import EXPERIMENTS
 from paper.experiments.store import Store
 from paper.pages.build import PAGES, page_texts, write_report
 from paper.pages.marked import MARKED, has_place, insert
-from paper.statistics.cells import main_setups, setups
-from paper.statistics.change import change
+from paper.statistics.cells import change, main_setups, setups
 from paper.statistics.estimates import difference
 from paper.statistics.numbers import number, with_bounds
 from paper.tables.ppo import read_ppo
