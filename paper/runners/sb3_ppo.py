@@ -17,7 +17,6 @@ import argparse
 import json
 import multiprocessing
 import time
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
@@ -89,13 +88,7 @@ class Curve(KVWriter):
 
 
 def train(
-    env: str,
-    steps: int,
-    seed: int,
-    label: str,
-    episodes: int = 10,
-    backend: str = "gymnasium",
-    batch_size: int | None = None,
+    env: str, steps: int, seed: int, label: str, backend: str, batch_size: int | None
 ) -> dict[str, Any]:
     """Train and evaluate one agent; its record."""
     torch.set_num_threads(1)
@@ -105,7 +98,7 @@ def train(
     curve = Curve()
     model.set_logger(Logger(None, [curve]))
     model.learn(steps, log_interval=max(1, steps // (POINTS * N_ENVS * ppo["n_steps"])))
-    evaluation = damper.evaluate(model, env=env, episodes=episodes, backend=backend, env_threads=1)
+    evaluation = damper.evaluate(model, env=env, backend=backend, env_threads=1)
     envs.close()
     rows = evaluation.records()
     names = set(rows[0]) - {"agent", "seed", "training_seed", "terminated"}
@@ -130,11 +123,10 @@ def train(
     }
 
 
-def finish(path: Path | None, *run: Any) -> dict[str, Any]:
+def finish(path: Path, *run: Any) -> dict[str, Any]:
     """Train one, keep its record, and say so."""
     record = train(*run)
-    if path:
-        write_json(path, record)
+    write_json(path, record)
     measures = record["measures"]
     means = [f"{title} {mean(measures[name]):.4g}" for name, title in MEASURES.items()]
     agent = f"{record['env']} {record['label']} seed {record['seed']}"
@@ -142,43 +134,29 @@ def finish(path: Path | None, *run: Any) -> dict[str, Any]:
     return record
 
 
-def main(
-    env: str = "Pendulum-v1",
-    steps: int = 100_000,
-    seeds: Sequence[int] = (0,),
-    out: Path | None = None,
-    methods: Sequence[str] = tuple(METHODS),
-    episodes: int = 10,
-    backend: str = "gymnasium",
-    jobs: int = 1,
-    batch_size: int | None = None,
-) -> dict[str, dict[str, float]]:
+def main(options: argparse.Namespace) -> None:
     """Train what has no record yet, and print a table."""
+    env, steps, batch_size = options.env, options.steps, options.batch_size
     first = f"{env}-batch-{batch_size}" if batch_size else env
     records, left = {}, {}
     # Seeds first, so that what an interrupted call leaves can be compared.
-    for seed, label in product(seeds, methods):
-        path = out and out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json"
-        if path and path.is_file():
+    for seed, label in product(options.seeds, options.methods):
+        path = options.out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json"
+        if path.is_file():
             records[label, seed] = json.loads(path.read_text())
         else:
-            left[label, seed] = (path, env, steps, seed, label, episodes, backend, batch_size)
-    if jobs == 1:
+            left[label, seed] = (path, env, steps, seed, label, options.backend, batch_size)
+    if options.jobs == 1:
         records |= {key: finish(*run) for key, run in left.items()}
     else:
         spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=1) as pool:
+        with ProcessPoolExecutor(options.jobs, spawn, max_tasks_per_child=1) as pool:
             waiting = {pool.submit(finish, *run): key for key, run in left.items()}
             records |= {waiting[done]: done.result() for done in as_completed(waiting)}
-    table: dict[str, dict[str, float]] = {}
-    for label in methods:
-        table[label] = {}
-        for name, title in MEASURES.items():
-            cell = summarise([records[label, seed]["measures"][name] for seed in seeds])
-            table[label][title] = cell.mean
-            bounds = " [{:.3g}, {:.3g}]".format(*cell.interval) if cell.interval else ""
-            print(f"{label:>10}  {title:>9} {cell.mean:10.4g}{bounds}")
-    return table
+    for label, (name, title) in product(options.methods, MEASURES.items()):
+        cell = summarise([records[label, seed]["measures"][name] for seed in options.seeds])
+        bounds = " [{:.3g}, {:.3g}]".format(*cell.interval) if cell.interval else ""
+        print(f"{label:>10}  {title:>9} {cell.mean:10.4g}{bounds}")
 
 
 if __name__ == "__main__":
@@ -191,4 +169,4 @@ if __name__ == "__main__":
     parser.add_argument("--backend", choices=["gymnasium", "envpool"], default="gymnasium")
     parser.add_argument("--batch-size", type=int, help="minibatches of another size than SB3's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each on one core")
-    main(**vars(parser.parse_args()))
+    main(parser.parse_args())

@@ -90,21 +90,12 @@ def run_in_workers(
     try:
         with _StopWorkers(), multi_process_service(on_gpu) as shared:
             if on_gpu and not shared and progress:
-                say(
-                    "nvidia-cuda-mps-control cannot be started here, so the processes take turns "
-                    "on the GPU.",
-                    "yellow",
-                )
-            waiting = {
-                pool.submit(
-                    _run_in_own_process,
-                    _with_env_threads(job, agents_at_once),
-                    folder,
-                    command,
-                    threads,
-                ): job
-                for job, folder in longest_first
-            }
+                cause = "nvidia-cuda-mps-control cannot be started here"
+                say(f"{cause}, so the processes take turns on the GPU.", "yellow")
+            waiting = {}
+            for job, folder in longest_first:
+                what = (_with_env_threads(job, agents_at_once), folder, command, threads)
+                waiting[pool.submit(_run_in_own_process, *what)] = job
             ended = ((waiting[done], done.result) for done in as_completed(waiting))
             keep_records(ended, store, len(jobs), progress)
     finally:
