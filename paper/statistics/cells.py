@@ -151,8 +151,8 @@ class Cell:
             if recorded:
                 seeds = [_interpolated(steps, curve, name) for curve in recorded]
                 table = np.ma.masked_invalid(seeds)
-                range_ = np.ma.stack([table.mean(0), table.min(0), table.max(0)])
-                curves[name] = range_.filled(np.nan)
+                bounds = np.ma.stack([table.mean(0), table.min(0), table.max(0)])
+                curves[name] = bounds.filled(np.nan)
         return steps, curves
 
 
@@ -275,7 +275,7 @@ def smoothest(cells: Mapping[float, Cell]) -> float:
 
 
 def change(plain: Cell, ours: Cell, measure: str) -> Change:
-    """Of two cells; smoothness is not counted where most agents of a side hold one action."""
+    """The change from plain; no smoothness counts where most agents of a side hold one action."""
     if measure in SMOOTHNESS and (plain.mostly_constant or ours.mostly_constant):
         return Change(np.nan, None, "; ".join(constant_notes(plain, ours)))
     return change_of_mean(plain.means(measure), ours.means(measure), measure)
