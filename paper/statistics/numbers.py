@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isnan
 
-from damper.intervals import Interval
+from damper.intervals import Interval, minus
 
 
 def number(value: float, measure: str, like: float | None = None) -> str:
-    """A value as the paper writes it: returns by their size, smoothness to three digits.
-
-    A spread ``like`` its mean.
-    """
+    """A value as the paper writes it: returns by their size, a spread by that of its mean."""
     if isnan(value):
         return "–"
     if measure in ("return", "length"):
@@ -43,8 +40,3 @@ def with_bounds(
 ) -> str:
     """A value with its bounds, four digits each, or as ``form`` writes them."""
     return f"{form(value)} [{form(interval.low)}, {form(interval.high)}]"
-
-
-def minus(text: str) -> str:
-    """A number's text with a minus sign in the place of a hyphen."""
-    return text.replace("-", "−")

@@ -19,8 +19,7 @@ from paper.experiments.catalogue import EXPERIMENTS
 from paper.experiments.store import Store
 from paper.pages.build import PAGES, page_texts, write_report
 from paper.pages.marked import MARKED, has_place, insert
-from paper.statistics.cells import main_setups, setups
-from paper.statistics.change import change
+from paper.statistics.cells import change, main_setups, setups
 from paper.statistics.estimates import difference
 from paper.statistics.numbers import number, with_bounds
 from paper.tables.ppo import read_ppo
@@ -210,10 +209,7 @@ def test_the_statistics_page_shows_where_its_two_intervals_disagree() -> None:
     gap, interval = difference(ours.means("sm"), plain.means("sm"))
     assert interval and not interval.excludes_zero and change(plain, ours, "sm").sign == "lower"
     form = partial(number, measure="sm")
-    assert said.groups() == (
-        str(change(plain, ours, "sm")),
-        with_bounds(gap, interval, form),
-    )
+    assert said.groups() == (str(change(plain, ours, "sm")), with_bounds(gap, interval, form))
 
 
 def test_the_statistics_page_states_the_level_of_the_claims() -> None:

@@ -12,18 +12,11 @@ from damper.intervals import HIGHER, LOWER, NOT_COUNTED, UNDECIDED, percent
 from damper.terminal import joined
 from paper.claims.comparisons import FAILS, HOLDS, MIN_SEEDS
 from paper.claims.verdicts import verdicts
-from paper.experiments.catalogue import (
-    ABLATION_TASKS,
-    BACKBONES,
-    ONE_ETA,
-    RIVALS,
-    TABLE_METHODS,
-)
+from paper.experiments.catalogue import ABLATION_TASKS, BACKBONES, ONE_ETA, RIVALS, TABLE_METHODS
 from paper.experiments.printed import title
 from paper.experiments.store import Store
 from paper.pages.marked import MARKED
-from paper.statistics.cells import Cell, Setup, main_setups, setups
-from paper.statistics.change import change
+from paper.statistics.cells import Cell, Setup, change, main_setups, setups
 from paper.tables.details import below_paper, beside_paper, protocol_gaps
 from paper.tables.pairs import pairs
 from paper.tables.result_tables import aggregates
