@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isnan
 
-from damper.intervals import Interval, minus
+from damper.intervals import Interval
+
+
+def minus(text: str) -> str:
+    """A number's text with a minus sign in the place of a hyphen."""
+    return text.replace("-", "−")
 
 
 def number(value: float, measure: str, like: float | None = None) -> str:
