@@ -193,7 +193,7 @@ class Watch:
         self.numbers.append(self.population.state()["memory.2"].detach().cpu().clone())
 
     def table(self) -> dict[str, list[list[float]]]:
-        """Up to 25 points per agent of every average and of ρ, by m and by the previous gradient."""
+        """Up to 25 points per agent of every average and of ρ, by m and by the last gradient."""
         if not self.numbers:
             return {}  # the run had been finished before
         thinned = self.numbers[:: max(1, len(self.numbers) // 25)]

@@ -15,7 +15,7 @@ from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_
 
 
 class DefaultEta(float):
-    """A class's default of η; unlike the same number given by the user, it leaves a rule its own."""
+    """A class's default of η; unlike the same number given, it leaves a rule its own default."""
 
 
 ETA = DefaultEta(1.0)

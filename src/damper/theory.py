@@ -1,4 +1,4 @@
-r"""The paper's analysis as functions: what a direction gains for the auxiliary, and how far one may step along it.
+r"""The paper's analysis as functions: what a direction gains, and how far one may step along it.
 
 Notation. ``g_R``, ``g_T``: primary and auxiliary gradient, ``n_R``, ``n_T`` their norms, ``c``
 their cosine, ``c_+ = max(c, 0)``, ``c_- = max(-c, 0)``. ``q = n_T / n_R`` is the norm ratio. The
@@ -23,7 +23,7 @@ COSINE_SLACK = 1e-6  # a cosine measured from float32 vectors may leave [-1, 1] 
 
 
 def matched_gain(direction: Tensor, primary: Tensor, auxiliary: Tensor) -> Tensor:
-    r"""``𝒢(d) = ⟨g_T, d⟩ / ⟨g_R, d⟩ − ⟨g_T, g_R⟩ / n_R²`` (eq. matched_temporal_gain), one value per leading index.
+    r"""``𝒢(d) = ⟨g_T, d⟩ / ⟨g_R, d⟩ − ⟨g_T, g_R⟩ / n_R²`` (eq. matched_temporal_gain), per agent.
 
     The auxiliary decrease per unit of primary decrease, beyond what ``g_R`` alone brings, to first
     order. It does not change with the length of ``d``. Vectors are ``[..., n]`` and broadcast; they
@@ -38,7 +38,7 @@ def matched_gain(direction: Tensor, primary: Tensor, auxiliary: Tensor) -> Tenso
 
 
 def damper_gain(q: Value, c: Value, eta: Value) -> Tensor:
-    r"""``𝒢(g_η) = q w (1 − c²) / (1 + w c_+)``, which is ``q^(2−η) (1 − c²) / (1 + w c_+)`` for ``q ≤ 1``.
+    r"""``𝒢(g_η) = q w (1 − c²) / (1 + w c_+)``; for ``q ≤ 1``, ``q w = q^(2−η)``.
 
     Eq. damper_exact_gain. It grows with ``w = min(q, 1)^(1−η)`` and so never falls as η rises.
     """
@@ -66,7 +66,7 @@ def scalarization_gain(q: Value, c: Value, weight: Value) -> Tensor:
 
 
 def damper_gain_bounds(q: Value, c: Value, eta: Value) -> tuple[Tensor, Tensor]:
-    r"""``½ (1 − c²) q^(2−η) ≤ 𝒢(g_η) ≤ (1 − c²) q^(2−η)`` (eq. damper_gain_bounds); ``q w`` in place of ``q^(2−η)``."""
+    r"""``½ (1 − c²) q w ≤ 𝒢(g_η) ≤ (1 − c²) q w`` (eq. damper_gain_bounds, ``q w = q^(2−η)``)."""
     upper = _ratio(q) * _interpolation(q, eta) * _sine_squared(_cosine(c))
     return upper / 2, upper
 
@@ -74,14 +74,14 @@ def damper_gain_bounds(q: Value, c: Value, eta: Value) -> tuple[Tensor, Tensor]:
 def scalarization_gain_bounds(
     q: Value, c: Value, weight: Value, delta: Value
 ) -> tuple[Tensor, Tensor]:
-    r"""``λ/(2−δ) (1 − c²) q² ≤ 𝒢(g_λ) ≤ λ/δ (1 − c²) q²`` (eq. scalar_gain_bounds), given ``λ q < 1 − δ``."""
+    r"""``λ/(2−δ) (1−c²) q² ≤ 𝒢(g_λ) ≤ λ/δ (1−c²) q²`` (eq. scalar_gain_bounds), ``λ q < 1 − δ``."""
     delta = _delta(q, weight, delta)
     scale = _weight(weight) * _ratio(q).square() * _sine_squared(_cosine(c))
     return scale / (2 - delta), scale / delta
 
 
 def gain_ratio(q: Value, c: Value, eta: Value, weight: Value) -> Tensor:
-    r"""``𝒢(g_η) / 𝒢(g_λ) = (w / λ q) (1 + λ q c) / (1 + w c_+)`` (eq. relative_exact_gain; ``w / q = q^(−η)``).
+    r"""``𝒢(g_η) / 𝒢(g_λ) = (w / λ q) (1 + λ q c) / (1 + w c_+)`` (eq. relative_exact_gain).
 
     Both gains vanish at ``|c| = 1``; the value there is the limit. NaN where ``1 + λ q c ≤ 0``.
     """
@@ -93,7 +93,7 @@ def gain_ratio(q: Value, c: Value, eta: Value, weight: Value) -> Tensor:
 
 
 def gain_ratio_bounds(q: Value, eta: Value, weight: Value, delta: Value) -> tuple[Tensor, Tensor]:
-    r"""``δ/(2λ) q^(−η) ≤ 𝒢(g_η)/𝒢(g_λ) ≤ (2−δ)/λ q^(−η)`` at every ``|c| < 1`` (eq. relative_gain_bounds).
+    r"""``δ/(2λ) q^(−η) ≤ 𝒢(g_η)/𝒢(g_λ) ≤ (2−δ)/λ q^(−η)``, ``|c| < 1`` (eq. relative_gain_bounds).
 
     Given ``λ q < 1 − δ``. For any η > 0 the lower bound grows without limit as ``q → 0``: whatever
     λ is, DAMPER gains more once the auxiliary gradient is weak enough.
@@ -104,7 +104,7 @@ def gain_ratio_bounds(q: Value, eta: Value, weight: Value, delta: Value) -> tupl
 
 
 def step_size_bound(w: Value, c: Value, beta: Value) -> Tensor:
-    r"""``2 (1 + w c_+) / (β [1 + 2 w c_+ + w² (1 − c_-²)])``: every smaller step descends (eq. exact_descent_bound).
+    r"""``2 (1 + w c_+) / (β [1 + 2 w c_+ + w² (1 − c_-²)])`` (eq. exact_descent_bound).
 
     For a ``β``-smooth primary loss and any w in [0, 1], such as ``min(q, 1)^(1−η)``. The bracket is
     at most ``2 (1 + w c_+)``, so this is at least ``1/β``. It is ``1/β`` at ``w = 1`` without
@@ -129,7 +129,7 @@ def _tensor(value: Value) -> Tensor:
 
 
 def _scaled(vector: Tensor) -> tuple[Tensor, Tensor]:
-    """A vector in float64 divided by its largest entry, and that entry, so that products stay within range."""
+    """A vector in float64 divided by its largest entry, and that entry, for any scale."""
     vector = vector.double()
     largest = vector.abs().amax(-1)
     return vector / torch.where(largest > 0, largest, 1.0).unsqueeze(-1), largest

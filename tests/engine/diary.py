@@ -10,7 +10,7 @@ from gymnasium.spaces import Box
 
 
 class Diary(gymnasium.Env[Any, Any]):
-    """Observes (seed, episode, t, length, whether the end is a fall), each a whole number; rewards the action.
+    """Observes (seed, episode, t, length, whether it ends in a fall); rewards the action.
 
     Episodes last 1 to 8 steps and end by falling or by running out of time, at other times for
     other seeds.

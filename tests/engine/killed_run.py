@@ -69,7 +69,7 @@ def settings(case: str) -> Settings:
 
 
 def interrupt(made: Settings, out: Path, step: int) -> None:
-    """Train in this process until the first line of the metrics from that step on, then break off."""
+    """Train in this process until the first metrics line from that step on, then break off."""
 
     def break_off(line: dict[str, Any]) -> None:
         if line["step"] >= step:
@@ -111,7 +111,7 @@ class Half:
 
 
 def arm(call: str, number: int) -> None:
-    """Die just before the number-th step or call of ``os.<call>``, or half-way through that file or metrics line."""
+    """Die just before the number-th step or ``os.<call>``, or half-way through a file or line."""
     calls = iter(range(1, 1_000_000))
 
     def watched(original: Any, deadly: Any, counts: Any = lambda *args: True) -> Any:

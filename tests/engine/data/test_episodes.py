@@ -16,7 +16,7 @@ LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32)
 
 
 def steps(count: int) -> list[tuple[Any, Any, Any]]:
-    """Actions, rewards and ends of three agents; agent 2's only episode outlasts the first buffer."""
+    """Actions, rewards and ends of three agents; agent 2's episode outlasts the first buffer."""
     rng = np.random.default_rng(0)
     ends = rng.random((count, 3)) < 0.05
     ends[:, 2] = np.arange(count) == 599

@@ -1,4 +1,4 @@
-"""Which environment it was is recorded, and exactly that one is made again; what no spec describes is refused."""
+"""Which environment it was is recorded, and exactly that one is made again, or refused."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_class_of_the_running_program_is_not_found_by_another() -> None:
         )
 
 
-# --- the engine -----------------------------------------------------------------------------------------------------
+# --- the engine -----------------------------------------------------------------------------------
 
 
 def test_manifest_and_policies_hold_the_spec(tmp_path: Path) -> None:
@@ -194,7 +194,8 @@ def test_an_environment_of_a_module_is_trained_and_then_evaluated(
 def test_the_module_of_an_environment_may_register_its_methods(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = "import damper\n\ndamper.rules.RULES['of-a-user'] = lambda primary, auxiliary: primary - 0.1 * auxiliary\n"
+    rule = "lambda primary, auxiliary: primary - 0.1 * auxiliary"
+    register = f"import damper\n\ndamper.rules.RULES['of-a-user'] = {rule}\n"
     (tmp_path / "envs_and_rules.py").write_text(
         MODULE.replace("envs_of_a_user", "envs_and_rules") + register
     )

@@ -1,4 +1,4 @@
-"""EnvPool's environments: true transitions at its time limit and its resets, and what its lowest level says."""
+"""EnvPool's environments: true transitions at its time limit and its resets."""
 
 from __future__ import annotations
 

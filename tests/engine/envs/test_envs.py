@@ -308,7 +308,8 @@ class Unseeded(PendulumEnv):
     [
         (
             GymReset,
-            r"must return \(obs, info\) from reset, .*, but returned a ndarray: this is Gymnasium's API",
+            r"must return \(obs, info\) from reset, .*, but returned a ndarray: "
+            r"this is Gymnasium's API",
         ),
         (
             GymStep,
@@ -317,7 +318,8 @@ class Unseeded(PendulumEnv):
         (ShortObs, r"with obs of shape \(3,\), but returned 5 values, obs of shape \(1,\)"),
         (
             ArrayReward,
-            r"must return one number as reward from step, but returned array\(\[-.*, return reward.item\(\)",
+            r"must return one number as reward from step, but returned array\(\[-.*, "
+            r"return reward.item\(\)",
         ),
         (NoReward, r"must return one number as reward from step, but returned None"),
         (

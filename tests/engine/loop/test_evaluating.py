@@ -1,4 +1,4 @@
-"""Evaluation during training: what it tells is true, the best is kept, and training does not notice."""
+"""Evaluation during training: its numbers are true, the best is kept, training is the same."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def names(folder: Path, pattern: str = "*") -> list[str]:
     return sorted(path.name for path in folder.glob(pattern))
 
 
-# --- what is kept --------------------------------------------------------------------------------------------------
+# --- what is kept ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capacity", [100, 25, 10, 7])
@@ -170,7 +170,7 @@ def test_clear_removes_all(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-# --- what is refused -----------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 def cut(path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_kill_before_the_facts_are_written_leaves_the_checkpoint_before(tmp_pa
     assert checkpoint is not None and checkpoint.facts == {"step": 20}
 
 
-# --- nested values -------------------------------------------------------------------------------------------------
+# --- nested values --------------------------------------------------------------------------------
 
 
 def test_arrays_are_split_off_and_joined_again() -> None:

@@ -63,7 +63,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, module: Any, after: int) -> None:
 
 
 def check_recovery(folder: Path, expected: dict[str, str]) -> None:
-    """The newest checkpoint is whole without a warning, and the run goes on from it to the same end."""
+    """The newest checkpoint is whole without a warning; the run goes on to the same end."""
     newest = CheckpointStore(folder / "checkpoints").newest()
     assert newest is not None and newest.facts["step"] > 0
     trainer = Trainer(small.settings(**SETTINGS), folder)

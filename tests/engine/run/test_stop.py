@@ -1,4 +1,4 @@
-"""Asked to stop, a run saves everything at the next step; later it goes on, is extended, or is looked at."""
+"""Asked to stop, a run saves everything; later it goes on, is extended, or is looked at."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lines(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-# --- stopping ------------------------------------------------------------------------------------------------------
+# --- stopping -------------------------------------------------------------------------------------
 
 
 @SIGNALS
@@ -130,7 +130,7 @@ def test_workers_can_send_it_home() -> None:
     )
 
 
-# --- extending -----------------------------------------------------------------------------------------------------
+# --- extending ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given", [{}, {"train_freq": 7, "gradient_steps": 5}, {"buffer_size": 60}])
@@ -180,7 +180,7 @@ def test_a_budget_does_not_shrink(tmp_path: Path) -> None:
         run_settings(small.settings(steps=50), tmp_path / "run")
 
 
-# --- looking at an unfinished run ----------------------------------------------------------------------------------
+# --- looking at an unfinished run -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["damper", "asap"])
