@@ -1,4 +1,4 @@
-"""Policies pass between the engine and SB3 with the same predictions, and zips are read without unpickling."""
+"""Policies pass between engine and SB3, predicting the same; zips are read without unpickling."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         from_sb3(odd)
 
 
-# --- zips ------------------------------------------------------------------------------------------
+# --- zips -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
