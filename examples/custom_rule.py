@@ -1,4 +1,4 @@
-"""A rule of your own: any function of two flat gradients, which ``damper.backward`` and ``damper.sb3`` take as it is.
+"""A rule of your own: any function of two flat gradients, for `backward` and `damper.sb3`.
 
 ``damper.train`` and the command line take its name in ``damper.rules.RULES``, by which a run's
 files tell it. This one adds the auxiliary gradient only where both agree in sign, entry by entry,
@@ -15,7 +15,7 @@ from damper.rules import RULES
 
 
 def agreement(primary: Tensor, auxiliary: Tensor, *, cap: float | Tensor = 1.0) -> Tensor:
-    """``g = g_R + 1[g_R g_T > 0] · clip(g_T, ±cap |g_R|)``, batched over leading axes as all rules are."""
+    """``g = g_R + 1[g_R g_T > 0] · clip(g_T, ±cap |g_R|)``, batched over leading axes."""
     cap = (
         cap.unsqueeze(-1) if isinstance(cap, Tensor) else cap
     )  # in a sweep of damper.train: one value per agent

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 on Pendulum-v1, plain and with DAMPER: the import and one argument change, nothing else."""
+"""Stable-Baselines3 on Pendulum-v1, plain and with DAMPER: only import and method change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TD3 on Pendulum-v1 in plain PyTorch. td3_loop_plain.py and td3_loop_damper.py differ in one line."""
+"""TD3 on Pendulum-v1 in plain PyTorch; td3_loop_{plain,damper}.py differ in one line."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def main(steps: int = 10_000, seed: int = 0) -> dict[str, float]:
 
 @torch.no_grad()
 def evaluate(actor: nn.Module, env: gymnasium.Env, episodes: int = 10) -> dict[str, float]:
-    """Episodes without noise: mean return, the paper's smoothness, and the change per step as a share of the range."""
+    """Episodes without noise: mean return, `sm`, and the action's change as share of its range."""
     rows = []
     for seed in range(episodes):
         (obs, _), total, actions, over = env.reset(seed=seed), 0.0, [], False

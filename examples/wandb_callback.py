@@ -1,4 +1,4 @@
-"""Weights & Biases through a callback: metrics of every agent, and the best policies when the run is done.
+"""Weights & Biases through a callback: every agent's metrics, the best policies at the end.
 
 pip install wandb; wandb login
 """

@@ -11,9 +11,9 @@ import pytest
 
 def texts(picture: Path) -> list[str]:
     """Every word in an SVG: titles with their scores, labels, ticks."""
-    found = re.findall(r"<text[^>]*>([^<]*)</text>", picture.read_text(encoding="utf-8"))
-    assert found
-    return found
+    labels = re.findall(r"<text[^>]*>([^<]*)</text>", picture.read_text(encoding="utf-8"))
+    assert labels
+    return labels
 
 
 def kept_figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -1,4 +1,4 @@
-"""``damper.backward`` in a training loop: what gets a gradient, which one, and what is said about it."""
+"""``damper.backward`` in a training loop: what gets a gradient, which one, what is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 import damper
 from damper import DamperError
 from damper._backward import after_backward, backward_auxiliary
-from damper.rules import RULES, has_memory
+from damper.rules import RULES, has_memory, reads_loss
 from tests.rules.references import REFERENCES
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -79,8 +79,10 @@ def test_every_rule_against_two_separate_backward_passes(
     name: str, actor: CountingActor, critic: nn.Module
 ) -> None:
     g_R, g_T = separate_gradients(actor, critic)
-    damper.backward(*losses(actor, critic), actor.parameters(), rule=name)
-    expected = REFERENCES[name](g_R, g_T)
+    primary, auxiliary = losses(actor, critic)
+    damper.backward(primary, auxiliary, actor.parameters(), rule=name)
+    loss = {"auxiliary_loss": auxiliary.item()} if reads_loss(name) else {}
+    expected = REFERENCES[name](g_R, g_T, **loss)
     np.testing.assert_allclose(
         gradient_of(actor), expected, rtol=0, atol=2e-6 * np.linalg.norm(expected)
     )
@@ -267,7 +269,7 @@ def test_memory_is_handed_on_through_the_report(
 
 @pytest.mark.parametrize("second_half", [False, True])
 def test_memory_stays_with_its_parameters_where_a_batch_reaches_others(second_half: bool) -> None:
-    """Two heads of one size, used in turn: without places of their own, each would go on with the other's average."""
+    """Two heads of one size, used in turn: each keeps its own average."""
     trunk, heads = (
         nn.Parameter(torch.tensor([1.0])),
         [nn.Parameter(torch.tensor([2.0])) for _ in range(2)],
@@ -425,7 +427,10 @@ def test_a_sparse_gradient_is_a_mistake() -> None:
         damper.backward(row.square().sum(), row.sum(), table.parameters())
 
 
-# --- several processes ----------------------------------------------------------------------------------------------
+# --- several processes ---------------------------------------------------------------------------
+
+
+ADDING = ("damper", "damper-fading")
 
 
 class Branching(nn.Module):
@@ -446,12 +451,16 @@ def branch_losses(model: nn.Module, branch: int) -> tuple[Tensor, Tensor]:
     return output.square().mean(), (output - NEXT_OBS[rows]).abs().mean()
 
 
-def add_branch_auxiliary(auxiliary: Callable[[nn.Module], Tensor], **group: Any) -> nn.Module:
+def add_branch_auxiliary(
+    auxiliary: Callable[[nn.Module], Tensor], rule: str = "damper", **arguments: Any
+) -> nn.Module:
     """The auxiliary gradient in a primary one that is the same in every process."""
     torch.manual_seed(2)
     model = Branching()
     model.layers[0](OBS).square().mean().backward()
-    backward_auxiliary(auxiliary(model), model, **group)
+    settings = {"full_change": 3.0} if reads_loss(rule) else {}
+    report = backward_auxiliary(auxiliary(model), model, rule, **settings, **arguments)
+    assert not reads_loss(rule) or 0.01 < report.weight < 0.99
     return model
 
 
@@ -459,6 +468,8 @@ def train_three_steps(
     name: str, actor: nn.Module, critic: nn.Module, rows: slice, **group: Any
 ) -> Tensor:
     """Parameters and last report of an actor whose process sees some rows of the batch."""
+    # With the default every process would push at full length, whatever its loss.
+    settings = {"full_change": 3.0} if reads_loss(name) else {}
     state = None
     for _ in range(3):
         mu, mu_next = actor(OBS[rows]), actor(NEXT_OBS[rows])
@@ -467,7 +478,10 @@ def train_three_steps(
             (mu_next - mu).square().sum(-1).mean(),
         )
         parameters = list(actor.parameters()) if group else actor
-        report = damper.backward(primary, auxiliary, parameters, rule=name, state=state, **group)
+        report = damper.backward(
+            primary, auxiliary, parameters, rule=name, state=state, **settings, **group
+        )
+        assert not reads_loss(name) or 0.01 < report.weight < 0.99
         state = report.state
         with torch.no_grad():
             for parameter in actor.parameters():
@@ -516,10 +530,15 @@ def one_of_two_processes(rank: int, folder: str) -> None:
     found |= {
         f"branch {i}": p.grad for i, p in enumerate(branching.parameters()) if p.grad is not None
     }
-    added = add_branch_auxiliary(
-        lambda model: branch_losses(model, rank)[1], process_group=distributed.group.WORLD
-    )
-    found |= {f"added {i}": p.grad for i, p in enumerate(added.parameters()) if p.grad is not None}
+    for rule in ADDING:
+        added = add_branch_auxiliary(
+            lambda model: branch_losses(model, rank)[1],
+            rule,
+            process_group=distributed.group.WORLD,
+        )
+        for i, parameter in enumerate(added.parameters()):
+            if parameter.grad is not None:
+                found[f"added by {rule} {i}"] = parameter.grad
     save_file(found, f"{folder}/{rank}.safetensors")
     distributed.destroy_process_group()
 
@@ -565,18 +584,19 @@ def test_a_parameter_that_one_process_uses_is_averaged_and_one_that_none_uses_le
             torch.testing.assert_close(found[f"branch {i}"], parameter.grad)
 
 
+@pytest.mark.parametrize("rule", ADDING)
 def test_the_auxiliary_gradient_alone_is_averaged_likewise(
-    two_processes: list[dict[str, Tensor]],
+    rule: str, two_processes: list[dict[str, Tensor]]
 ) -> None:
     model = add_branch_auxiliary(
-        lambda model: sum(branch_losses(model, branch)[1] for branch in (0, 1)) / 2
+        lambda model: sum(branch_losses(model, branch)[1] for branch in (0, 1)) / 2, rule
     )
     for found in two_processes:
-        assert {name for name in found if name.startswith("added")} == {
-            f"added {i}" for i in range(6)
+        assert {name for name in found if name.startswith(f"added by {rule} ")} == {
+            f"added by {rule} {i}" for i in range(6)
         }
         for i, parameter in enumerate(list(model.parameters())[:6]):
-            torch.testing.assert_close(found[f"added {i}"], parameter.grad)
+            torch.testing.assert_close(found[f"added by {rule} {i}"], parameter.grad)
 
 
 def test_a_rule_may_be_an_object_without_a_hash(actor: CountingActor, critic: nn.Module) -> None:
@@ -594,7 +614,7 @@ def test_a_rule_may_be_an_object_without_a_hash(actor: CountingActor, critic: nn
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_after_backward_calls_once_when_all_gradients_are_there(device: str) -> None:
-    """Whichever of the parameters the loss reaches; the function may differentiate, and add to what is there."""
+    """Whichever of the parameters the loss reaches; the function may differentiate and add."""
     first, second, other = (
         nn.Parameter(torch.full((2,), value, device=device)) for value in (1.0, 2.0, 3.0)
     )

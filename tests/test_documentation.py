@@ -1,4 +1,4 @@
-"""The documentation is executed: every ``python`` block runs, every command and link that the README names exists."""
+"""The documentation is executed: every ``python`` block runs, every command and link exists."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Block(NamedTuple):
 
 
 def blocks(markdown: str) -> list[Block]:
-    """The page's python blocks in order, moved down to their own lines so that a traceback points into the page."""
-    found = []
+    """The page's python blocks in order, on their own lines, so that tracebacks fit the page."""
+    listed = []
     for match in BLOCK.finditer(markdown):
         lines_above = markdown.count("\n", 0, match.start("code"))
-        found.append(
+        listed.append(
             Block("\n" * lines_above + textwrap.dedent(match["code"]), match["no_run"] is None)
         )
-    return found
+    return listed
 
 
 def shorter(code: str) -> str:
@@ -69,8 +69,8 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_most_blocks_run() -> None:
-    found = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"))]
-    assert sum(block.runs for block in found) > len(found) / 2
+    everywhere = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"))]
+    assert sum(block.runs for block in everywhere) > len(everywhere) / 2
 
 
 def test_blocks_are_found_wherever_they_stand() -> None:
@@ -102,36 +102,32 @@ def test_the_readme_s_first_screen() -> None:
     assert len(pictures) == 1 and (ROOT / pictures[0]).stat().st_size < 2_000_000
 
 
+def defined_in(module: Any) -> list[Any]:
+    """What a module defines itself."""
+    values = vars(module).values()
+    return [value for value in values if getattr(value, "__module__", None) == module.__name__]
+
+
 def documented() -> Iterator[Any]:
-    """Every object that the reference shows: those named, and of a module its members, or all that it defines."""
+    """Every object that the reference shows: those named, and members of modules."""
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     for path, options in re.findall(r"^::: (\S+)\n((?:[ ]+.*\n)*)", page, re.MULTILINE):
-        found = pkgutil.resolve_name(path)
+        target = pkgutil.resolve_name(path)
         members = re.search(r"members: \[(.+)\]", options)
-        if not inspect.ismodule(found):
-            yield found
+        if not inspect.ismodule(target):
+            yield target
         elif members:
-            yield from (getattr(found, member) for member in members[1].split(", "))
+            yield from (getattr(target, member) for member in members[1].split(", "))
         else:
-            yield from (
-                one for one in vars(found).values() if getattr(one, "__module__", None) == path
-            )
+            yield from defined_in(target)
 
 
 def test_the_reference_has_every_public_name() -> None:
     public = [getattr(damper, name) for name in damper.__all__]
-    public += [
-        one
-        for one in vars(damper.interface).values()
-        if getattr(one, "__module__", None) == "damper.interface"
-    ]
-    shown = [id(one) for one in documented()]
-    missing = [
-        one
-        for one in public
-        if inspect.isclass(one) or inspect.isfunction(one)
-        if id(one) not in shown
-    ]
+    public += defined_in(damper.interface)
+    described = [value for value in public if inspect.isclass(value) or inspect.isfunction(value)]
+    shown = [id(value) for value in documented()]
+    missing = [value for value in described if id(value) not in shown]
     assert len(public) > 20 and missing == []
 
 
@@ -164,10 +160,10 @@ def test_names_in_the_text_exist_and_can_be_called_where_they_are() -> None:
     assert len(named) > 20
     for name, called in sorted(named):
         try:
-            found = pkgutil.resolve_name(name)
+            target = pkgutil.resolve_name(name)
         except MissingExtraError:
             continue
-        assert callable(found) or not called, name
+        assert callable(target) or not called, name
 
 
 def test_the_first_page_s_results_are_those_of_the_results_page() -> None:

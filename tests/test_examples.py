@@ -44,19 +44,19 @@ def numbers(result: dict) -> list[float]:
 
 @pytest.fixture
 def services(monkeypatch, tmp_path) -> dict[str, MagicMock]:
-    """Stand-ins for services that examples send metrics to: nothing leaves the test, and nothing need be installed."""
-    found = {name: MagicMock(name=name) for name in ("wandb", "mlflow")}
-    for name, stub in found.items():
+    """Stand-ins for services that examples send metrics to: nothing leaves the test."""
+    stubs = {name: MagicMock(name=name) for name in ("wandb", "mlflow")}
+    for name, stub in stubs.items():
         monkeypatch.setitem(sys.modules, name, stub)
     active: list[str] = []
-    mlflow = found["mlflow"]
+    mlflow = stubs["mlflow"]
     mlflow.active_run.side_effect = lambda: active[0] if active else None
     mlflow.start_run.side_effect = lambda **given: (
         active.append("run") or MagicMock(info=MagicMock(run_id="id-7"))
     )
     mlflow.end_run.side_effect = active.clear
     monkeypatch.chdir(tmp_path)
-    return found
+    return stubs
 
 
 SMALL = {"steps": 300, "log_every": 100, "net_arch": (8,), "batch_size": 8, "progress": False}
@@ -69,9 +69,9 @@ def test_wandb_gets_every_agent_s_metrics_and_the_best_policies(services):
     run = damper.train(
         "Pendulum-v1", seeds=2, **SMALL, eval_every=150, eval_episodes=1, out="run", callbacks=log
     )
-    told = services["wandb"].init.return_value
-    assert [call.kwargs["step"] for call in told.log.call_args_list] == [100, 200, 300]
-    lines = [call.args[0] for call in told.log.call_args_list]
+    wandb_run = services["wandb"].init.return_value
+    assert [call.kwargs["step"] for call in wandb_run.log.call_args_list] == [100, 200, 300]
+    lines = [call.args[0] for call in wandb_run.log.call_args_list]
     assert (
         "return/agent-1" not in lines[0]
         and lines[1]["return/agent-1"] == run.metrics()[1]["return"][1]
@@ -79,10 +79,10 @@ def test_wandb_gets_every_agent_s_metrics_and_the_best_policies(services):
     assert "evaluation/agent-0" not in lines[1]
     assert [lines[2][f"evaluation/agent-{i}"] for i in (0, 1)] == run.evaluations()[-1]["return"]
     log.finish(run)
-    assert [Path(call.args[0]).name for call in told.save.call_args_list] == [
+    assert [Path(call.args[0]).name for call in wandb_run.save.call_args_list] == [
         f"best-000{i}.safetensors" for i in (0, 1)
     ]
-    told.finish.assert_called_once()
+    wandb_run.finish.assert_called_once()
 
 
 def test_mlflow_goes_on_with_the_run_that_it_began(services):
@@ -110,8 +110,8 @@ def test_mlflow_goes_on_with_the_run_that_it_began(services):
 def test_examples_run(name):
     if name.startswith("sb3_"):
         pytest.importorskip("stable_baselines3")
-    found = numbers(load(name).main(steps=STEPS.get(name, 300)))
-    assert found and all(math.isfinite(number) for number in found)
+    printed = numbers(load(name).main(steps=STEPS.get(name, 300)))
+    assert printed and all(math.isfinite(number) for number in printed)
 
 
 def test_one_line_separates_the_two_loops():

@@ -67,18 +67,10 @@ def test_a_write_is_synced_before_it_is_renamed_and_the_folder_after(
 
 
 def test_json(tmp_path: Path) -> None:
-    value = {
-        "array": np.arange(3),
-        "number": np.float64(0.5),
-        "tensor": torch.ones(2),
-    }
+    value = {"array": np.arange(3), "number": np.float64(0.5), "tensor": torch.ones(2)}
     write_json(tmp_path / "file.json", value)
     read = json.loads((tmp_path / "file.json").read_text())
-    expected = {
-        "array": [0, 1, 2],
-        "number": 0.5,
-        "tensor": [1.0, 1.0],
-    }
+    expected = {"array": [0, 1, 2], "number": 0.5, "tensor": [1.0, 1.0]}
     assert read == expected
     with pytest.raises(TypeError, match="object has no JSON form"):
         write_json(tmp_path / "other.json", object())

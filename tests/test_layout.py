@@ -159,27 +159,27 @@ def test_no_import_is_circular() -> None:
     # Imports inside functions and under TYPE_CHECKING count: there a circle does no harm until
     # somebody moves them.
     left = {
-        module(path): {known for dotted in imported(path) for known in known_modules(dotted)}
+        module(path): {other for dotted in imported(path) for other in known_modules(dotted)}
         for path in SOURCES
     }
     while True:
-        needed = {other for one, needs in left.items() for other in needs - {one}}
+        needed = {other for name, needs in left.items() for other in needs - {name}}
         free = [
-            one
-            for one, needs in left.items()
-            if one not in needed or not needs & (left.keys() - {one})
+            name
+            for name, needs in left.items()
+            if name not in needed or not needs & (left.keys() - {name})
         ]
         if not free:
             break
-        left = {one: needs for one, needs in left.items() if one not in free}
-    circle = {one: sorted(needs & left.keys()) for one, needs in left.items()}
+        left = {name: needs for name, needs in left.items() if name not in free}
+    circle = {name: sorted(needs & left.keys()) for name, needs in left.items()}
     assert circle == {}, "modules import each other: move what both need to a third"
 
 
 def known_modules(dotted: str) -> list[str]:
     """The module that an imported name is or lies in; packages above it are not asked for."""
     parent = dotted.rpartition(".")[0]
-    return [one for one in (dotted, parent) if one in MODULES][:1]
+    return [name for name in (dotted, parent) if name in MODULES][:1]
 
 
 def test_tests_lie_in_the_rooms_of_what_they_test() -> None:
@@ -216,22 +216,22 @@ def test_no_code_path_depends_on_being_compiled() -> None:
 
 
 def asks_whether_compiled(function: ast.AST) -> bool:
-    words = [
+    mentioned = [
         part
         for node in ast.walk(function)
         for part in (getattr(node, "attr", ""), getattr(node, "id", ""))
     ]
-    return any(word.endswith("_compiling") for word in words)
+    return any(name.endswith("_compiling") for name in mentioned)
 
 
 def test_nothing_is_pickled() -> None:
-    found = {
+    parts = {
         (name(path), part)
         for path in SOURCES
         for dotted in imported(path)
         for part in dotted.split(".")
     }
-    assert {(path, part) for path, part in found if part in PICKLING} == UNPICKLES_WHEN_TRUSTED
+    assert {(path, part) for path, part in parts if part in PICKLING} == UNPICKLES_WHEN_TRUSTED
 
 
 @pytest.mark.parametrize(("package", "pages"), [("rules", "rules"), ("losses", "methods")])
@@ -249,12 +249,12 @@ def test_files_name_no_machine_and_no_registry() -> None:
         r"pypi[.]org|pythonhosted[.]org|npmjs[.]|download[.]pytorch[.]org|conda[.]anaconda[.]org"
     )
     texts = {name(file): file.read_bytes().decode("utf-8", "ignore") for file in tracked()}
-    found = {
+    mentions = {
         file: match[0]
         for file, text in texts.items()
         if (match := re.search(f"{local}|{registry}", text))
     }
-    assert found == {}
+    assert mentions == {}
 
 
 def test_what_pip_installs_is_called_by_its_name() -> None:
@@ -274,12 +274,12 @@ def test_what_pip_installs_is_called_by_its_name() -> None:
         name(path): path.read_text(encoding="utf-8") for path in files if "tests" not in path.parts
     }
     texts.pop("CHANGELOG.md")  # tells what the name was
-    found = {file: match[0] for file, text in texts.items() if (match := re.search(wrong, text))}
-    assert found == {}
+    misnamed = {file: match[0] for file, text in texts.items() if (match := re.search(wrong, text))}
+    assert misnamed == {}
     offered = {
         extra for text in texts.values() for extra in re.findall(r"damper-rl\[([\w,-]+)\]", text)
     }
-    assert offered and {one for extra in offered for one in extra.split(",")} <= set(extras)
+    assert offered and {name for extra in offered for name in extra.split(",")} <= set(extras)
 
 
 def test_extras_bring_only_what_is_imported() -> None:
@@ -290,7 +290,9 @@ def test_extras_bring_only_what_is_imported() -> None:
         if extra not in ("dev", "docs")
     ]
     brought = {
-        re.split("[<>=]", one)[0] for wanted in (project["dependencies"], *extras) for one in wanted
+        re.split("[<>=]", need)[0]
+        for wanted in (project["dependencies"], *extras)
+        for need in wanted
     }
     brought -= {
         "imageio",
@@ -300,7 +302,7 @@ def test_extras_bring_only_what_is_imported() -> None:
         "tensorboard",
     }  # Gymnasium or torch imports these
     names = {"imageio[ffmpeg]": "imageio_ffmpeg", "rsl-rl-lib": "rsl_rl", "sbx-rl": "sbx"}
-    wanted = {names.get(one, one.replace("-", "_")) for one in brought}
+    wanted = {names.get(need, need.replace("-", "_")) for need in brought}
     sources = [*SOURCES, *(ROOT / "paper").rglob("*.py")]
     code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     assert wanted - {*re.findall(r'(?:\bimport |\bfrom |")(\w+)', code)} == set()
@@ -317,8 +319,8 @@ def test_the_installation_page_lists_every_extra() -> None:
 def test_the_versions_of_python_are_told_alike() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     first, beyond = map(int, re.findall(r"3\.(\d+)", project["requires-python"]))
-    told = re.findall(r"Python :: 3\.(\d+)", "\n".join(project["classifiers"]))
-    assert [*map(int, told)] == [*range(first, beyond)]
+    classified = re.findall(r"Python :: 3\.(\d+)", "\n".join(project["classifiers"]))
+    assert [*map(int, classified)] == [*range(first, beyond)]
 
 
 def test_the_citation_has_the_version() -> None:

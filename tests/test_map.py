@@ -14,15 +14,15 @@ TABLES = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 
 def paths_in_the_tables() -> set[str]:
     """Files and folders in backquotes."""
-    words = re.findall(r"`([\w./-]+)`", TABLES)
-    return {word for word in words if "/" in word or word.endswith((".py", ".md"))}
+    quoted = re.findall(r"`([\w./-]+)`", TABLES)
+    return {word for word in quoted if "/" in word or word.endswith((".py", ".md"))}
 
 
 def paths_in_the_tree() -> set[str]:
     """Files and folders of the package that the tree names, wherever in a line."""
     package, paper = TREE.split("\nresults/")[0].split("\npaper/")
-    words = set(re.findall(r"(?<!\S)[\w./]+(?:/|\.py)(?=[\s,:;]|$)", package + "\n"))
-    return words | {f"paper/{word}" for word in re.findall(r"(?<=\s)\w+/(?=\s)", paper)}
+    paths = set(re.findall(r"(?<!\S)[\w./]+(?:/|\.py)(?=[\s,:;]|$)", package + "\n"))
+    return paths | {f"paper/{word}" for word in re.findall(r"(?<=\s)\w+/(?=\s)", paper)}
 
 
 def exists(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The registry, composition, and what every method owes the others: nothing when off, nothing across agents."""
+"""The registry, composition, and what every method owes the others."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def test_the_names_users_rely_on_are_there():
 def test_every_method_with_a_loss_of_its_own_can_be_turned_off():
     # The rules' methods share the temporal loss, which has no weight; of any gradient of zero each
     # rule makes plain.
-    own = {name for name, method in METHODS.items() if method.losses and not method.rule}
-    assert set(OFF) == own | {"scalarization"}
+    with_a_loss = {name for name, method in METHODS.items() if method.losses and not method.rule}
+    assert set(OFF) == with_a_loss | {"scalarization"}
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
@@ -200,8 +200,8 @@ def test_a_composed_methods_name_leads_back_to_it(auxiliary, rule, critic):
             compose(auxiliary, rule, critic)
         return
     method = compose(auxiliary, rule, critic)
-    found = find_method(method.name)
-    assert (found.actor, found.rule, found.critic) == (method.actor, method.rule, method.critic)
+    named = find_method(method.name)
+    assert (named.actor, named.rule, named.critic) == (method.actor, method.rule, method.critic)
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,10 @@ def test_unknown_names_get_one_clear_sentence(name, message):
 
 
 def test_unknown_parts_get_one_clear_sentence():
-    for part, known in (("auxiliary", "asap, caps"), ("critic", "l2c2, l2c2-released, pave")):
+    for part, choices in (("auxiliary", "asap, caps"), ("critic", "l2c2, l2c2-released, pave")):
         with pytest.raises(
-            DamperError, match=rf"^{part} must name a method with an? \w+ loss, but 'xyz' .*{known}"
+            DamperError,
+            match=rf"^{part} must name a method with an? \w+ loss, but 'xyz' .*{choices}",
         ):
             compose(**{part: "xyz"})
     with pytest.raises(
@@ -299,18 +300,18 @@ def test_a_setting_without_a_default_is_refused_in_one_sentence(monkeypatch):
     monkeypatch.setitem(
         RULES, "mine", lambda primary, auxiliary, share: primary + share * auxiliary
     )
-    for own, setting, where in (
+    for mine, setting, where in (
         (Method("mine", actor=Loss(loss)), "strength", "loss on the actor"),
         (Method("mine", critic=Loss(loss)), "strength", "loss on the critic"),
         (Method("mine", actor=METHODS["damper"].actor, rule="mine"), "share", "rule"),
     ):
-        monkeypatch.setitem(METHODS, "mine", own)
+        monkeypatch.setitem(METHODS, "mine", mine)
         sentence = (
             f"{setting} must be given, because the {where} of method 'mine' has no default for it: "
         )
         with pytest.raises(DamperError, match=sentence):
             resolve("Pendulum-v1", method="mine", steps=10)
-        if own.critic is None:
+        if mine.critic is None:
             assert (
                 resolve("Pendulum-v1", method="mine", steps=10, **{setting: 0.5}).method_settings[
                     setting

@@ -92,8 +92,10 @@ def train_until_killed(name: str, backbone: str, folder: str) -> None:
 def test_three_thousand_steps_with_a_kill_in_between(
     name: str, backbone: str, tmp_path: Path
 ) -> None:
-    words = ", ".join(json.dumps(word) for word in (name, backbone, str(tmp_path / "run")))
-    code = f"from tests.test_methods_training import train_until_killed as train; train({words})"
+    arguments = ", ".join(json.dumps(word) for word in (name, backbone, str(tmp_path / "run")))
+    code = (
+        f"from tests.test_methods_training import train_until_killed as train; train({arguments})"
+    )
     killed = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -114,10 +114,15 @@ def test_other_tasks_get_what_holds_everywhere_and_the_defaults_serve_for_the_re
 @pytest.mark.parametrize(
     ("env_id", "task"),
     [
-        ("LunarLander-v3", "LunarLander"), ("LunarLanderContinuous-v3", "LunarLander"), ("Walker2d-v5", "Walker"),
-        ("Pendulum-v1", "Pendulum"), ("Hopper-v4", None), ("Swimmer-v5", None), *((task, task) for task in TASKS),
+        ("LunarLander-v3", "LunarLander"),
+        ("LunarLanderContinuous-v3", "LunarLander"),
+        ("Walker2d-v5", "Walker"),
+        ("Pendulum-v1", "Pendulum"),
+        ("Hopper-v4", None),
+        ("Swimmer-v5", None),
+        *((task, task) for task in TASKS),
     ],
-)  # fmt: skip
+)
 def test_task_names(env_id, task):
     assert task_name(env_id) == task
     if task:

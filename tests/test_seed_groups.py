@@ -25,8 +25,4 @@ def test_values_that_differ_after_six_digits_are_told_apart() -> None:
     }
     assert group_by_settings(
         [{"method": "damper", "eta": eta, "seed": 0} for eta in (*near, 0.5)]
-    ) == {
-        "damper eta=0.12345671": [0],
-        "damper eta=0.12345672": [1],
-        "damper eta=0.5": [2],
-    }
+    ) == {"damper eta=0.12345671": [0], "damper eta=0.12345672": [1], "damper eta=0.5": [2]}

@@ -1,4 +1,4 @@
-"""The paper's lemma and theorems, in float64, against a general solver or plain evaluation; never the closed form."""
+"""The paper's lemma and theorems, in float64, against a general solver or plain evaluation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 import damper
 from damper import theory
+from damper.rules import RULES
 from tests.theory_problems import (
     COSINES,
     KINDS,
@@ -164,6 +165,39 @@ class TestTheorem1:
         assert bound.max() == pytest.approx(0.5, rel=1e-12)
 
 
+class TestFading:
+    """What damper-fading keeps of the lemma and of Theorem 1, at weights unrelated to the norms."""
+
+    def fading(self, g_R: Tensor, g_T: Tensor, w: Tensor) -> Tensor:
+        return RULES["damper-fading"](g_R, g_T, auxiliary_loss=(0.3 * w).square())
+
+    def test_a_general_solver_finds_the_same_point(self, rng: torch.Generator) -> None:
+        g_R, g_T = pairs(rng, 1000, 5)
+        n_R, w = g_R.norm(dim=-1), 10 ** (-3 * uniform(rng, 1000))
+        added = (self.fading(g_R, g_T, w) - g_R) / (n_R * w)[:, None]
+        u_R, wanted = g_R / n_R[:, None], g_T / g_T.norm(dim=-1, keepdim=True)
+        for r, t, x in zip(u_R.numpy(), wanted.numpy(), added.numpy(), strict=True):
+            np.testing.assert_allclose(x, closest(t, r), atol=1e-7)
+
+    @pytest.mark.parametrize("w", [0.0, 1e-6, 0.3, 1.0])
+    def test_steps_descend_up_to_the_bound_and_gains_are_the_closed_form(
+        self, w: float, rng: torch.Generator
+    ) -> None:
+        q, c, g_R, g_T = grid(rng, decades(-6, 6))
+        g = self.fading(g_R, g_T, torch.tensor(w))
+        beta = 3.0
+        bound = theory.step_size_bound(w, c, beta)
+
+        def change(step: Tensor) -> Tensor:
+            """Of the loss ``⟨g_R, θ⟩ + β/2 ‖θ‖²`` in a step from 0."""
+            return beta / 2 * step.square() * g.square().sum(-1) - step * (g * g_R).sum(-1)
+
+        assert (change(0.999 * bound) < 0).all() and (change(1.001 * bound) > 0).all()
+        gain = theory.matched_gain(g, g_R, g_T)
+        rounding = 1e-8 * gain.abs() + 1e-14 * q
+        assert ((theory.projected_gain(q, c, w) - gain).abs() <= rounding).all()
+
+
 class TestTheorem2:
     """The matched gain 𝒢, evaluated on vectors, against its closed forms, rates and bounds."""
 
@@ -276,7 +310,7 @@ class TestTheorem2:
 
 
 class TestMatchedProgress:
-    """``L_T(θ − α g_R) − L_T(θ − α d̂) = α n_R² 𝒢(d) + o(α)`` on a small tanh policy with the paper's temporal loss."""
+    """``L_T(θ − α g_R) − L_T(θ − α d̂) = α n_R² 𝒢(d) + o(α)`` on a small tanh policy."""
 
     @pytest.mark.parametrize("seed", range(4))
     @pytest.mark.parametrize("name", ["damper", "scalarization"])
@@ -318,7 +352,7 @@ class TestMatchedProgress:
 
 
 class TestScales:
-    """Gains are products of ratios: no scale of the gradients, and no dtype, may take them out of range."""
+    """Gains are products of ratios: neither scale nor dtype may take them out of range."""
 
     def test_float32_arguments_give_float64_gains(self) -> None:
         for number in (1e-30, 1e30):
@@ -381,6 +415,7 @@ class TestArguments:
             ),
             (lambda: theory.gain_ratio_bounds(0.5, 1.0, 2.0, 0.1), "delta must be less"),
             (lambda: theory.step_size_bound(1.5, 0.0, 1.0), "w must be in"),
+            (lambda: theory.projected_gain(0.5, 0.0, 1.5), "w must be in"),
             (lambda: theory.step_size_bound(1.0, 0.0, 0.0), "beta must be positive"),
             (
                 lambda: theory.step_size_bound(1.0, 0.0, float("inf")),

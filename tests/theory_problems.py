@@ -34,7 +34,7 @@ def with_cosine(g_R: Tensor, c: Tensor, ratio: Tensor, rng: torch.Generator) -> 
 
 
 def pairs(rng: torch.Generator, count: int, n: int) -> tuple[Tensor, Tensor]:
-    """Half random, half adversarial (nearly collinear, nearly orthogonal), n_T/n_R over 1e±6, n_R over 1e±3."""
+    """Half random, half adversarial (nearly collinear or orthogonal), n_T/n_R over 1e±6."""
     g_R = normal(rng, count, n) * 10 ** (6 * uniform(rng, count, 1) - 3)
     drawn = 2 * uniform(rng, count) - 1
     listed = torch.tensor(COSINES).repeat(count // len(COSINES) + 1)[:count]
@@ -45,14 +45,14 @@ def pairs(rng: torch.Generator, count: int, n: int) -> tuple[Tensor, Tensor]:
 
 
 def problem(g_R: Tensor, g_T: Tensor, eta: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``n_R, u_R, s_η, g_target(s_η)`` as section 4.2 has them: ``s_η = s_0^(1−η) s_1^η``, cap-only to norm-matched."""
+    """``n_R, u_R, s_η, g_target(s_η)`` as section 4.2 has them, cap-only to norm-matched."""
     n_R, n_T = g_R.norm(dim=-1), g_T.norm(dim=-1)
     s = torch.minimum(n_T, n_R) ** (1 - eta) * n_R**eta
     return n_R, g_R / n_R[:, None], s, g_R + (s / n_T)[:, None] * g_T
 
 
 def closest(t: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """The x closest to ``t`` with ``⟨r, x⟩ ≥ 0``, from a solver that knows no more than these two functions."""
+    """The x closest to ``t`` with ``⟨r, x⟩ ≥ 0``, from a general solver."""
     solved = minimize(
         lambda x: np.sum((x - t) ** 2),
         x0=r,
@@ -79,7 +79,7 @@ def grid(rng: torch.Generator, qs: Tensor, n: int = 5) -> tuple[Tensor, Tensor, 
 def smooth_problem(
     kind: str, rng: torch.Generator, n: int = 6, rows: int = 10
 ) -> tuple[Loss, float]:
-    """A loss with a smoothness constant known from its Hessian: ``V' diag(σ'') V`` with ``|σ''| ≤ bound``."""
+    """A loss whose Hessian ``V' diag(σ'') V`` with ``|σ''| ≤ bound`` gives its smoothness."""
     V, a = normal(rng, rows, n), normal(rng, rows).abs() + 0.1
     if kind == "isotropic":
         centre = normal(rng, n)

@@ -1,4 +1,4 @@
-"""Two wrappers that flip the action: one records its arguments as Gymnasium asks, the other does not."""
+"""Two wrappers that flip the action; only one records its arguments as Gymnasium asks."""
 
 from __future__ import annotations
 

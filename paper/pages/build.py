@@ -7,7 +7,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from damper.files import write_bytes
-from damper.intervals import minus
 from damper.tables import markdown_table
 from damper.terminal import counted
 from paper.claims.comparisons import MIN_SEEDS, VERDICTS
@@ -20,6 +19,7 @@ from paper.figures.results import draw_result_figures
 from paper.pages.html_page import page, page_data
 from paper.pages.marked import insert
 from paper.statistics.cells import MEASURES, Setup, main_setups, setups
+from paper.statistics.numbers import minus
 from paper.tables import details, pairs
 from paper.tables import result_tables as rt
 from paper.tables.claims import (

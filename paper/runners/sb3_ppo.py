@@ -156,11 +156,8 @@ def finish(path: Path | None, *run: Any) -> dict[str, Any]:
         for name, title in MEASURES.items()
     }
     summary = ", ".join(f"{title} {value:.4g}" for title, value in means.items())
-    print(
-        f"{record['env']} {record['label']} seed {record['seed']}: {summary} ({record['seconds']:.0f} "
-        "s)",
-        flush=True,
-    )
+    who = f"{record['env']} {record['label']} seed {record['seed']}"
+    print(f"{who}: {summary} ({record['seconds']:.0f} s)", flush=True)
     return record
 
 

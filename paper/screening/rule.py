@@ -1,4 +1,4 @@
-"""One rule with settings for every variant of the screening; plain and the paper's rule are among them.
+"""One rule with settings for every variant of the screening, plain and the paper's included.
 
 ``g = g_R + s x`` with ``x`` the point nearest to ``û_T`` under ``⟨x, g_R⟩ ≥ 0`` and
 ``s ⟨x, m⟩ ≥ −γ ‖m‖²``, and ``s = σ ρ^p n_R min(κ n_T/n_R, 1)^(1−η)``,
@@ -29,6 +29,7 @@ def screen(
     auxiliary: Tensor,
     state: Memory | None = None,
     *,
+    auxiliary_loss: float | Tensor,
     eta: float | Tensor = 1.0,
     allowed: float | Tensor = UNLIMITED,
     allowed_power: float | Tensor = 0.0,
@@ -40,7 +41,6 @@ def screen(
     delta: float | Tensor = 0.0,
     fade_power: float | Tensor = 1.0,
     noise_power: float | Tensor = 0.0,
-    loss: Tensor | None = None,
     reward_scale: float | Tensor = 1.0,
 ) -> tuple[Tensor, Memory]:
     """Combine; ``reward_scale`` is read by the script alone."""
@@ -85,14 +85,13 @@ def screen(
     agreement = torch.where(lag > 0, numbers[..., 2], numbers[..., 1])
     rho = (agreement / numbers[..., 3].clamp(min=1e-38)).clamp(0.0, 1.0).sqrt()
     length = share * rho**length_power * n_R * (gain * ratio).clamp(max=1.0) ** (1.0 - eta)
-    if loss is not None:
-        delta, fade_power, noise_power = (
-            torch.as_tensor(x, dtype=g_R.dtype, device=g_R.device)
-            for x in (delta, fade_power, noise_power)
-        )
-        change = loss.detach().clamp(min=0.0).sqrt() / delta.clamp(min=1e-6)
-        fade = (change**fade_power * rho**noise_power).clamp(max=1.0)
-        length = length * torch.where(delta > 0, fade, 1.0)
+    delta, fade_power, noise_power, loss = (
+        torch.as_tensor(x, dtype=g_R.dtype, device=g_R.device)
+        for x in (delta, fade_power, noise_power, auxiliary_loss)
+    )
+    change = loss.clamp(min=0.0).sqrt() / delta.clamp(min=1e-6)
+    fade = (change**fade_power * rho**noise_power).clamp(max=1.0)
+    length = length * torch.where(delta > 0, fade, 1.0)
     limit = allowed * rho**allowed_power * length_m / torch.where(length > tiny, length, tiny)
     unlimited = (allowed >= UNLIMITED) | ~known | (length <= tiny)
     limit = torch.where(unlimited, 4.0, limit)

@@ -8,7 +8,6 @@ python -m paper.screening ppo Hopper-v5 --steps 200000 --jobs 8 --out FOLDER
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import multiprocessing
 import time
@@ -31,7 +30,8 @@ from damper.losses.temporal import temporal
 from damper.methods import METHODS, Method
 from damper.rules import RULES
 from paper.screening.rule import screen
-from paper.screening.variants import PPO, SCALED, SECOND, THIRD, VARIANTS, complete
+from paper.screening.table import collect, read, tables
+from paper.screening.variants import FINAL, PPO, SCALED, SECOND, THIRD, VARIANTS, complete
 
 NUMBERS = (
     "weight",
@@ -44,27 +44,13 @@ NUMBERS = (
     "n_T",
     "length",
 )
-MEASURES = ("return", "length", "smoothness", "mean_change")
+MEASURES = ("return", "length", "sm", "mean_change")
 
 
 def register() -> None:
     """Make ``screen`` a method that the engine finds by name."""
     RULES["screen"] = screen
     METHODS["screen"] = Method("screen", actor=temporal, rule="screen")
-
-
-def give_the_loss_to_the_rule() -> None:
-    """Call the rule with the auxiliary loss too."""
-    combine = Population._combine
-
-    def with_loss(self: Population, gradients: Any, logs: dict[str, Tensor]) -> Tensor:
-        kept = self.method_kwargs
-        self.method_kwargs = {**kept, "rule": {**kept["rule"], "loss": logs["auxiliary_loss"]}}
-        combined = combine(self, gradients, logs)
-        self.method_kwargs = kept
-        return combined
-
-    Population._combine = with_loss  # type: ignore[method-assign]
 
 
 def scale_rewards(scales: list[float], device: str) -> None:
@@ -95,19 +81,29 @@ def measure(evaluation: Any, agents: int) -> list[dict[str, Any]]:
 def train(args: argparse.Namespace) -> None:
     """Train one population of variants × seeds (× reward scales), evaluate it, write its rows."""
     register()
-    if args.third:
-        give_the_loss_to_the_rule()
     names = [
         name
         for name in (
-            SCALED if args.scaled else SECOND if args.second else THIRD if args.third else VARIANTS
+            SCALED
+            if args.scaled
+            else SECOND
+            if args.second
+            else THIRD
+            if args.third
+            else FINAL
+            if args.final
+            else VARIANTS
         )
         if not args.only or name in args.only
     ]
     scales = (0.01, 100.0) if args.scaled else (1.0,)
     labels = [(name, scale, seed) for name in names for scale in scales for seed in args.seeds]
     shared = {"protocol": args.protocol, "device": args.device, "backend": args.backend}
-    shared |= {"compile": args.compile, "tf32": args.device == "cuda", "log_every": args.log_every}
+    shared |= {
+        "compile": bool(args.compile),
+        "tf32": args.device == "cuda",
+        "log_every": args.log_every,
+    }
     shared |= {"net_arch": tuple(args.net_arch)} if args.net_arch else {}
     shared |= {"learning_starts": args.learning_starts} if args.learning_starts else {}
     agents = [
@@ -122,7 +118,8 @@ def train(args: argparse.Namespace) -> None:
         for name, scale, seed in labels
     ]
     settings = population_settings(agents)
-    key = f"{args.task}-{args.backbone}{'-scaled' if args.scaled else '-second' if args.second else '-third' if args.third else ''}"
+    kinds = ("scaled", "second", "third", "final")
+    key = "-".join([args.task, args.backbone, *(kind for kind in kinds if getattr(args, kind))])
     scale_rewards([scale for _, scale, _ in labels], args.device)
     started = time.time()
     watch = Watch()
@@ -196,7 +193,7 @@ class Watch:
         self.numbers.append(self.population.state()["memory.2"].detach().cpu().clone())
 
     def table(self) -> dict[str, list[list[float]]]:
-        """At most twenty-five points per agent of every average, and of ρ by m and by the previous gradient."""
+        """Up to 25 points per agent of every average and of ρ, by m and by the previous gradient."""
         if not self.numbers:
             return {}  # the run had been finished before
         thinned = self.numbers[:: max(1, len(self.numbers) // 25)]
@@ -230,16 +227,8 @@ def ppo_run(
     envs = envs if pendulum else VecNormalize(envs)
     settings = {k: v for k, v in complete(name).items() if k != "reward_scale"}
     chosen: dict[str, Any] = {"rule": screen, **settings}
-    if name in ("plain", "paper η=0"):  # the class's own; its eta=0 would not reach another rule
-        chosen = {"method": "plain"} if name == "plain" else {"eta": 0.0}
-    if settings["delta"]:
-        module: Any = importlib.import_module("damper.sb3.ppo")
-        combine = module.backward_auxiliary
-
-        def with_loss(loss: Tensor, /, *arguments: Any, **keywords: Any) -> Any:
-            return combine(loss, *arguments, **{**keywords, "loss": loss})
-
-        module.backward_auxiliary = with_loss
+    if name == "plain":
+        chosen = {"method": "plain"}
     started = time.time()
     model = sb3.PPO(
         "MlpPolicy", envs, seed=seed, device="cpu", batch_size=batch_size, **own, **chosen
@@ -249,7 +238,7 @@ def ppo_run(
         damper.evaluate(model, env=env, episodes=10, backend=backend, env_threads=1), 1
     )
     extra = {}
-    if name not in ("plain", "paper η=0"):
+    if name != "plain":
         numbers = model.method_state.rule_state.numbers
         extra = {f"final_{n}": float(numbers[i]) for i, n in enumerate(NUMBERS)}
         extra["rho"] = float((numbers[1] / numbers[3].clamp(min=1e-38)).clamp(0, 1).sqrt())
@@ -268,7 +257,7 @@ def ppo_run(
 
 
 def ppo(args: argparse.Namespace) -> None:
-    """All variants and seeds, a process each; a file per run, so that an interrupted call loses nothing."""
+    """All variants and seeds, a process each; every run has its line at once."""
     names = args.only or PPO
     labels = [(seed, name) for seed in args.seeds for name in names]
     path = args.out / f"{args.env}-ppo-{args.batch_size}.jsonl"
@@ -295,9 +284,16 @@ def ppo(args: argparse.Namespace) -> None:
             )
 
 
+def table(args: argparse.Namespace) -> None:
+    """Print the tables of the rows on record; with folders, first put their rows on record."""
+    if args.folders:
+        print(f"{collect(args.folders, args.results)} rows in {args.results}")
+    print(tables(read(args.results)))
+
+
 def main() -> None:
     """Parse and run."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(prog="python -m paper.screening")
     commands = parser.add_subparsers(required=True)
     for function in (train, ppo):
         command = commands.add_parser(function.__name__)
@@ -308,6 +304,7 @@ def main() -> None:
             command.add_argument("--scaled", action="store_true")
             command.add_argument("--second", action="store_true")
             command.add_argument("--third", action="store_true")
+            command.add_argument("--final", action="store_true")
             command.add_argument("--protocol", default="pave")
             command.add_argument("--device", default="cuda")
             command.add_argument("--compile", type=int, default=1)
@@ -324,5 +321,9 @@ def main() -> None:
         command.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
         command.add_argument("--only", nargs="+")
         command.add_argument("--out", type=Path, required=True)
+    command = commands.add_parser("table")
+    command.set_defaults(function=table)
+    command.add_argument("folders", type=Path, nargs="*")
+    command.add_argument("--results", type=Path, default=Path("results/screening.jsonl"))
     args = parser.parse_args()
     args.function(args)

@@ -77,16 +77,17 @@ THIRD: dict[str, dict[str, float]] = {
     "paper η=0": {**CAPPED},
     "plain": {"share": 0.0},
 }
-SCALED = ("plain", "paper η=0", "γ=0, ρ n_R", "γ=ρ, ρ n_R", "γ=ρ, 0.3 ρ n_R", "γ=ρ, ρ n_R√q")
-PPO = (
-    "plain",
-    "paper η=0",
-    "γ=0, ρ n_R√q",
-    "γ=ρ, ρ n_R√q",
-    "γ=ρ², ρ n_R√q",
-    "γ=ρ, 0.3 ρ n_R",
-    "γ=0, ρ n_R",
-)
+_ALL = {**SECOND, **THIRD, **VARIANTS}
+FINAL = {
+    name: _ALL[name]
+    for name in (
+        *("plain", "paper η=0", "paper η=0.2", "paper η=1", "γ=0, n_R"),
+        *("√L_T", "√L_T/0.5", "√L_T/0.3", "L_T", "L_T/0.5²", "L_T/0.3²"),
+        *("min(1, ρ√L_T/0.3)", "min(1, ρ√L_T/0.15)", "min(1, ρ L_T/0.3²)", "min(1, ρ L_T/0.15²)"),
+    )
+}
+SCALED = ("plain", "paper η=0", "√L_T/0.3", "L_T/0.3²", "min(1, ρ√L_T/0.15)", "min(1, ρ L_T/0.15²)")
+PPO = ("plain", "paper η=0", "√L_T", "L_T/0.3²", "min(1, ρ√L_T/0.15)", "min(1, ρ L_T/0.15²)")
 
 
 def complete(name: str) -> dict[str, float]:
@@ -100,5 +101,5 @@ def complete(name: str) -> dict[str, float]:
         "lag": 0.0,
         "delta": 0.0,
         "reward_scale": 1.0,
-        **{**SECOND, **THIRD, **VARIANTS}[name],
+        **_ALL[name],
     }

@@ -1,4 +1,4 @@
-"""``damper.backward``: combine the gradients of two losses, in place of ``actor_loss.backward()``."""
+"""``damper.backward``: the combined gradient of two losses, in place of ``loss.backward()``."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def backward(
         state: the memory of a rule that has one: the previous call's ``report.state``.
         retain_graph: keep the graph of both losses for another differentiation, as in
             ``Tensor.backward``.
-        process_group: the processes over which the two gradients are averaged before they are
-            combined. "auto" is the group of the ``DistributedDataParallel`` module given as
-            ``parameters``; None does not average.
+        process_group: the processes over which the two gradients, and the auxiliary loss's value,
+            are averaged before they are combined. "auto" is the group of the
+            ``DistributedDataParallel`` module given as ``parameters``; None does not average.
         **settings: the rule's own settings.
 
     Returns:
@@ -66,12 +66,13 @@ def backward(
         settings["eta"] = eta
     primary = _gradients("primary_loss", primary_loss, leaves, retain=True)
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=retain_graph)
+    value = auxiliary_loss.detach().reshape(())
     if group is not None:
-        primary, auxiliary = _average([primary, auxiliary], leaves, group)
+        (primary, auxiliary), value = _average([primary, auxiliary], value, leaves, group)
     used = _used(primary, auxiliary)
     taken = _taken(used, keep_all)
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
-    combined, report = combine_single(rule, g_R, g_T, state, **settings)
+    combined, report = combine_single(rule, g_R, g_T, state, auxiliary_loss=value, **settings)
     for leaf in given:  # frozen ones too: the optimiser would apply their old gradient again
         leaf.grad = None
     for i, part in zip(taken, combined, strict=True):
@@ -89,7 +90,7 @@ def backward_auxiliary(
     process_group: distributed.ProcessGroup | None = None,
     **settings: Any,
 ) -> GradientReport:
-    """Combine an auxiliary loss's gradient with the ``.grad`` that ``primary_loss.backward()`` left, in place.
+    """Combine an auxiliary loss's gradient with the ``.grad`` that ``backward()`` left, in place.
 
     For a primary loss that also trains parameters which the auxiliary loss must not touch, as PPO's
     loss trains the value function: parameters not given keep their gradient.
@@ -104,23 +105,26 @@ def backward_auxiliary(
             scale for the auxiliary one, so they take the factor that the rule found on
             ``parameters``; the added part is capped at the norm of their primary gradient and does
             not oppose it.
-        process_group: the processes over which to average the auxiliary gradient; the primary one
-            already must be.
+        process_group: the processes over which to average the auxiliary gradient and the loss's
+            value; the primary gradient already must be.
         **settings: the rule's own settings.
     """
     leaves = [*_leaves(_tensors(parameters), has_memory(rule)), *shared]
     auxiliary = _gradients("auxiliary_loss", auxiliary_loss, leaves, retain=False)
+    value = auxiliary_loss.detach().reshape(())
     if process_group is not None:
         # A parameter with a primary gradient is used in every process: there is no need to wait to
         # learn it.
         known = zip(_left(leaves), auxiliary, leaves, strict=True)
         auxiliary = [g if p is None else _or_zeros(g, leaf) for p, g, leaf in known]
-        (auxiliary,) = _average([auxiliary], leaves, process_group)
-    return combine_gradients(auxiliary, leaves, rule, state, shared_count=len(shared), **settings)
+        (auxiliary,), value = _average([auxiliary], value, leaves, process_group)
+    return combine_gradients(
+        auxiliary, leaves, rule, state, value, shared_count=len(shared), **settings
+    )
 
 
 def auxiliary_gradients(loss: Tensor, leaves: Sequence[Tensor]) -> Gradients:
-    """Gradients of an auxiliary loss before the primary one's, whose graph it shares, for ``combine_gradients``."""
+    """Gradients of an auxiliary loss that shares the primary one's graph, still to be used."""
     return _gradients("auxiliary_loss", loss, list(leaves), retain=True)
 
 
@@ -129,11 +133,12 @@ def combine_gradients(
     leaves: Sequence[Tensor],
     rule: str | Rule = "damper",
     state: Any = None,
+    auxiliary_loss: Tensor | None = None,
     *,
     shared_count: int = 0,
     **settings: Any,
 ) -> GradientReport:
-    """``backward_auxiliary`` for gradients computed before; the last ``shared_count`` parameters are shared."""
+    """``backward_auxiliary`` after its gradients; the last ``shared_count`` leaves are shared."""
     primary = _left(leaves)
     used, own_count = _used(primary, auxiliary), len(leaves) - shared_count
     if not any(used[:own_count]):
@@ -147,7 +152,9 @@ def combine_gradients(
     taken = _taken(used, has_memory(rule))
     g_R, g_T = ([_or_zeros(grads[i], leaves[i]) for i in taken] for grads in (primary, auxiliary))
     n = sum(i < own_count for i in taken)
-    combined, report = combine_single(rule, g_R[:n], g_T[:n], state, **settings)
+    combined, report = combine_single(
+        rule, g_R[:n], g_T[:n], state, auxiliary_loss=auxiliary_loss, **settings
+    )
     if n < len(taken):
         factor = torch.where(report.guard, 0.0, report.weight / report.norm_ratio)
         combined += combine_single("damper", g_R[n:], [factor * g for g in g_T[n:]], eta=0.0)[0]
@@ -158,7 +165,7 @@ def combine_gradients(
 
 @contextmanager
 def after_backward(parameters: Sequence[Tensor], function: Callable[[], None]) -> Iterator[None]:
-    """Within the context, call ``function`` at the end of every ``loss.backward()`` that reaches one of the parameters.
+    """Call ``function`` at the end of every ``loss.backward()`` that reaches the parameters.
 
     For somebody else's training loop, which clips the gradients before the optimizer's hooks see
     them. The function may differentiate too; its exceptions are raised by ``loss.backward()``.
@@ -205,7 +212,7 @@ def _tensors(parameters: nn.Module | Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
-    """The trainable parameters, or all with ``keep_all``: the entries of a rule's memory must keep their places."""
+    """The trainable parameters, or all with ``keep_all``, as a rule's memory needs them."""
     for one in given:
         if not one.is_leaf:
             raise DamperError(
@@ -228,7 +235,7 @@ def _leaves(given: list[Tensor], keep_all: bool) -> list[Tensor]:
 
 
 def _group(parameters: object) -> distributed.ProcessGroup | None:
-    """The process group of a DistributedDataParallel module; None where there is only one process."""
+    """The process group of a DistributedDataParallel module; None for a single process."""
     modules = parameters.modules() if isinstance(parameters, nn.Module) else ()
     groups = {
         module.process_group for module in modules if isinstance(module, DistributedDataParallel)
@@ -254,7 +261,7 @@ def _group(parameters: object) -> distributed.ProcessGroup | None:
 
 
 def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> Gradients:
-    """Gradients of a loss; raises where there are none at all, rather than train on the other loss alone."""
+    """Gradients of a loss; raises where there are none, rather than train on the other alone."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         given = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
         raise DamperError(
@@ -281,9 +288,15 @@ def _gradients(name: str, loss: Tensor, leaves: list[Tensor], retain: bool) -> G
 
 
 def _average(
-    losses: Sequence[Gradients], leaves: list[Tensor], group: distributed.ProcessGroup
-) -> list[Gradients]:
-    """Average the losses' gradients over the processes in one all-reduce; None where no process uses the parameter."""
+    losses: Sequence[Gradients],
+    value: Tensor,
+    leaves: list[Tensor],
+    group: distributed.ProcessGroup,
+) -> tuple[list[Gradients], Tensor]:
+    """Means of the losses' gradients and of a value over the processes, in one all-reduce.
+
+    A gradient is None where no process uses the parameter.
+    """
     processes = distributed.get_world_size(group)
     if processes < 1:
         raise DamperError(
@@ -296,23 +309,23 @@ def _average(
         for grads in losses
         for g, leaf in zip(grads, leaves, strict=True)
     ]
-    flat = (
-        torch.cat([*own, torch.tensor(used, dtype=leaves[0].dtype, device=leaves[0].device)])
-        / processes
-    )
+    device = leaves[0].device
+    flags = torch.tensor(used, dtype=leaves[0].dtype, device=device)
+    flat = torch.cat([*own, flags, value.to(device).reshape(1)]) / processes
     distributed.all_reduce(flat, group=group)
-    *means, shares = flat.split([*map(len, own), len(used)])
+    *means, shares, mean_value = flat.split([*map(len, own), len(used), 1])
     # A parameter used here counts as used, and a frozen one as unused; only for the rest must it
     # wait for the sum.
     known = all(there or not leaf.requires_grad for there, leaf in zip(used, leaves, strict=True))
     used = used if known else [share > 0 for share in shares.tolist()]
-    return [
+    gradients: list[Gradients] = [
         [
             m.view_as(leaf).to(leaf.dtype) if there else None
             for m, leaf, there in zip(part, leaves, used, strict=True)
         ]
         for part in (means[i : i + len(leaves)] for i in range(0, len(means), len(leaves)))
     ]
+    return gradients, mean_value.reshape(())
 
 
 def _left(leaves: Sequence[Tensor]) -> Gradients:

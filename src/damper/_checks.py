@@ -1,10 +1,11 @@
-"""Checks of settings: a number in a range, one of several words, a flag; and the annotations that choose the check."""
+"""Checks of settings: a number in a range, one of several words, a flag; resolved annotations."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from numbers import Real
 from types import SimpleNamespace
 from typing import Any, Literal, get_type_hints
@@ -18,69 +19,63 @@ Setting = float | Tensor  # one value, or one per agent [P]
 
 
 def check_range(name: str, value: Setting, low: float, high: float = float("inf")) -> None:
-    """Raise if a setting is outside [low, high] or not finite; values on a device or in a trace are not read."""
+    """Raise if a setting is outside [low, high] or not finite, unless on a device or in a trace."""
     if torch.compiler.is_compiling() or (isinstance(value, Tensor) and not _is_on_host(value)):
         return
-    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
-        raise DamperError(
-            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
-        )
+    if not isinstance(value, Real):
+        check_is_number(name, value)
     if isinstance(value, Tensor):
         outside = value[~((value >= low) & (value <= high) & value.isfinite())]
         given = outside.flatten()[:1].tolist()
     else:
         given = [] if low <= value <= high and value != float("inf") else [float(value)]
     if given:
-        bounds = (
-            f"in [{low:g}, {high:g}]" if high < float("inf") else f"finite and at least {low:g}"
-        )
+        between = f"in [{low:g}, {high:g}]"
+        bounds = between if high < float("inf") else f"finite and at least {low:g}"
+        fix = "choose a value within these bounds"
+        raise DamperError(f"{name} must be {bounds}, but {given[0]:g} was given: {fix}.")
+
+
+def check_is_number(name: str, value: Setting) -> None:
+    """Raise for what is neither a number nor a tensor of real numbers."""
+    if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):
         raise DamperError(
-            f"{name} must be {bounds}, but {given[0]:g} was given: choose a value within these "
-            "bounds."
+            f"{name} must be a number or a tensor, but {value!r} was given: convert it first."
         )
 
 
 def _is_on_host(tensor: Tensor) -> bool:
-    """Whether the values can be read without waiting for a device, and no ``torch.func`` transform hides them."""
+    """Whether the values can be read: on the CPU, and not hidden by a ``torch.func`` transform."""
     return tensor.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise if a word is none of the choices."""
     if value not in choices:
-        known = " or ".join(map(repr, choices))
-        raise DamperError(f"{name} must be {known}, but {value!r} was given: choose one of them.")
+        listed = " or ".join(map(repr, choices))
+        raise DamperError(f"{name} must be {listed}, but {value!r} was given: choose one of them.")
 
 
 def check_flag(name: str, value: bool) -> None:
     """Raise if a value is neither True nor False: most words and numbers would count as True."""
     if not isinstance(value, bool):
-        raise DamperError(
-            f"{name} must be True or False, the same for all agents, but {value!r} was given."
-        )
+        requirement = f"{name} must be True or False, the same for all agents"
+        raise DamperError(f"{requirement}, but {value!r} was given.")
 
 
 def resolved_hints(function: Callable[..., Any], names: Iterable[str]) -> dict[str, Any]:
-    """The resolved annotations of the named parameters.
-
-    Each is resolved separately; one whose names only a type checker imports is left out.
-    """
+    """The resolved annotations of the named parameters, but for those only a type checker knows."""
     parameters = inspect.signature(function).parameters
-    found: dict[str, Any] = {}
-    for name in (name for name in names if name in parameters):
-        holder = SimpleNamespace(__annotations__={name: parameters[name].annotation})
-        try:
-            found |= get_type_hints(holder, _names_seen_by(function))
-        except (AttributeError, NameError, SyntaxError, TypeError):
-            continue
-    return found
-
-
-def _names_seen_by(function: Callable[..., Any]) -> dict[str, Any]:
-    """The namespace of a function's annotations, with common names that often only a type checker imports."""
     while isinstance(function, functools.partial):
         function = function.func
     inner: Any = inspect.unwrap(function)
     home = inner if hasattr(inner, "__globals__") else type(inner).__call__
+    # Common names that often only a type checker imports.
     usual = {"Literal": Literal, "Setting": Setting, "Tensor": Tensor, "torch": torch}
-    return {**usual, **getattr(home, "__globals__", {})}
+    namespace = {**usual, **getattr(home, "__globals__", {})}
+    hints: dict[str, Any] = {}
+    for name in parameters.keys() & set(names):
+        holder = SimpleNamespace(__annotations__={name: parameters[name].annotation})
+        with suppress(AttributeError, NameError, SyntaxError, TypeError):
+            hints |= get_type_hints(holder, namespace)
+    return hints

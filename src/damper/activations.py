@@ -1,4 +1,4 @@
-"""The activations that networks may have, with their derivatives; a new one is one more line in ``ACTIVATIONS``."""
+"""The activations of networks, with derivatives; a new one is a line in ``ACTIVATIONS``."""
 
 from __future__ import annotations
 
@@ -37,31 +37,26 @@ class ExportableActivation(NamedTuple):
 
 
 def _silu(z: Tensor) -> tuple[Tensor, Tensor]:
-    """``z σ(z)`` and its derivative ``σ(z) (1 + z (1 − σ(z)))``."""
     s = torch.sigmoid(z)
     h = z * s
     return h, s + h * (1.0 - s)
 
 
 def _relu(z: Tensor) -> tuple[Tensor, Tensor]:
-    """``max(z, 0)`` and its derivative."""
     return F.relu(z), (z > 0).to(z.dtype)
 
 
 def _tanh(z: Tensor) -> tuple[Tensor, Tensor]:
-    """``tanh z`` and its derivative ``1 − tanh² z``."""
     h = torch.tanh(z)
     return h, 1.0 - h.square()
 
 
 def _silu_second(z: Tensor) -> Tensor:
-    """``f'' = s (1 − s) (2 + z (1 − 2s))`` of ``f = z s`` with ``s = σ(z)``."""
     s = torch.sigmoid(z)
     return s * (1.0 - s) * (2.0 + z * (1.0 - 2.0 * s))
 
 
 def _tanh_second(z: Tensor) -> Tensor:
-    """``f'' = −2 f (1 − f²)`` of ``f = tanh z``."""
     h = torch.tanh(z)
     return -2.0 * h * (1.0 - h.square())
 
@@ -72,9 +67,7 @@ ACTIVATIONS = {
     "relu": Activation(F.relu, nn.ReLU, _relu, torch.zeros_like, "Relu"),
     "tanh": Activation(torch.tanh, nn.Tanh, _tanh, _tanh_second, "Tanh"),
 }
-NAME_BY_MODULE = {
-    activation.module: name for name, activation in ACTIVATIONS.items()
-}  # by PyTorch's module
+NAME_BY_MODULE = {activation.module: name for name, activation in ACTIVATIONS.items()}
 # Exported files may also have ELU, rsl_rl's default, which the engine does not train.
 EXPORTABLE: dict[str, Activation | ExportableActivation] = {
     **ACTIVATIONS,

@@ -36,39 +36,29 @@ def write_bytes(path: Path, data: bytes) -> str:
 
 
 def disk_error(path: Path, error: OSError) -> DamperError:
-    """An error that explains a failed write in one sentence."""
+    """The error for a failed write."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DamperError(
             f"the disk is full: {path} could not be written; what was there before is intact. "
             "Free some space and start again."
         )
-    return DamperError(
-        f"{path} could not be written ({error.strerror}): choose another out folder."
-    )
+    fix = "choose another out folder"
+    return DamperError(f"{path} could not be written ({error.strerror}): {fix}.")
 
 
 def check_folder(name: str, folder: Path) -> None:
-    """Raise for a folder that cannot be made or written, before any work is done for it.
-
-    Args:
-        name: the setting that names the folder.
-        folder: the folder, which need not exist yet.
-    """
+    """Raise, before any work is done, where the setting ``name`` gives no place to write to."""
     nearest = next(place for place in (folder, *folder.absolute().parents) if os.path.exists(place))
     if not nearest.is_dir():
         raise DamperError(f"{name} needs a folder, but {nearest} is a file: choose another place.")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise DamperError(
-            f"{name} needs a writable folder, but {nearest} is not writable: choose another."
-        )
+        needed = f"{name} needs a writable folder"
+        raise DamperError(f"{needed}, but {nearest} is not writable: choose another.")
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in the folder survive a power cut.
-
-    Not needed on Windows, which cannot open folders.
-    """
-    if os.name == "nt":
+    """Make a rename in the folder survive a power cut."""
+    if os.name == "nt":  # Windows cannot open folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""The interface between losses and training code: ``Batch``, ``Policy``, ``Critic``, ``Noise``, ``Loss``.
+"""The interface between losses and training code.
 
 The same functions serve the engine (a leading population axis P) and a single agent (none): every
 loss reduces over the batch axis and the axes after it, and returns one value per agent.
@@ -18,9 +18,8 @@ from torch import Tensor
 from damper._checks import Setting as Setting
 from damper._checks import check_choice, check_flag, check_range, resolved_hints
 
-AVERAGE_RATE = (
-    0.01  # rate of the actor's Polyak average (``Loss.prediction``), updated at every gradient step
-)
+# Rate of the actor's Polyak average (``Loss.prediction``), updated at every gradient step.
+AVERAGE_RATE = 0.01
 NoiseDraws = Mapping[str, Tensor]  # noise name → draw
 
 
@@ -45,10 +44,9 @@ class Batch(NamedTuple):
 
 
 class Policy(Protocol):
-    """The actor as losses see it, with its weights bound; calls with the same tensor share one forward pass.
+    """The actor as losses see it, its weights bound; calls with one tensor share a forward pass.
 
-    Not to be confused with ``damper.Policy``, a saved actor that acts in the environment's own
-    units.
+    Not to be confused with ``damper.Policy``, a saved actor in the environment's own units.
     """
 
     @property
@@ -62,7 +60,7 @@ class Policy(Protocol):
         """Mean and log standard deviation before the tanh (stochastic actors)."""
 
     def prediction(self, obs: Any) -> Tensor:
-        """The second head's prediction of the next action, before any tanh; only where a loss asks for that head."""
+        """The second head's prediction of the next action, before any tanh, where a loss asks."""
 
     def averaged_prediction(self, obs: Any) -> Tensor:
         """The same prediction by the Polyak average of the whole actor, without gradient."""
@@ -85,43 +83,37 @@ class Critic(Protocol):
 class CriticWithActionGradients(Critic, Protocol):
     """Twin critics that also provide their derivatives with respect to the action.
 
-    Optional: ``losses.pave.action_gradients`` uses them if they exist, and else differentiates the
-        critics' values.
+    Optional: PAVE uses them if they exist, and else differentiates the critics' values.
     """
 
     def action_gradients(
         self, observations: Sequence[Tensor], action: Tensor, v: Tensor
     ) -> tuple[list[Tensor], Tensor]:
-        """``∇ₐQ_j(s, a)`` at each observation, ``[..., 2, B, A]``, and ``vᵀ∇²ₐₐQ_j v`` at the first, ``[..., 2, B]``.
+        """``∇ₐQ_j(s, a)`` at each observation, and ``vᵀ∇²ₐₐQ_j v`` at the first.
 
-        All observations share the action and the direction v, both ``[..., B, A]``. The results can
-        be differentiated once, with respect to the parameters.
+        All share the action and the direction v, ``[..., B, A]``. The results, ``[..., 2, B, A]``
+        and ``[..., 2, B]``, can be differentiated once, with respect to the parameters.
         """
 
 
 @dataclass(frozen=True)
 class Noise:
-    """A random draw that a loss needs: its distribution, and whose last axis it matches (None: one per sample)."""
+    """A random draw: its distribution, and whose last axis it has (None: one per sample)."""
 
     kind: Literal["normal", "uniform", "rademacher"]
     like: Literal["obs", "action"] | None
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """One draw for a batch: standard normal, uniform in [-1, 1), or -1 and 1 with equal probability."""
+        """One draw: standard normal, uniform in [-1, 1), or -1 and 1 with equal probability."""
         like = {"obs": batch.obs, "action": batch.action, None: batch.reward}[self.like]
-        options: dict[str, Any] = {
-            "generator": generator,
-            "device": like.device,
-            "dtype": like.dtype,
-        }
+        draw = torch.randn if self.kind == "normal" else torch.rand
+        values = draw(like.shape, generator=generator, device=like.device, dtype=like.dtype)
         if self.kind == "normal":
-            return torch.randn(like.shape, **options)
-        uniform = 2.0 * torch.rand(like.shape, **options) - 1.0
-        return (
-            uniform
-            if self.kind == "uniform"
-            else torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
-        )
+            return values
+        uniform = 2.0 * values - 1.0
+        if self.kind == "uniform":
+            return uniform
+        return torch.where(uniform < 0, -1.0, 1.0).to(like.dtype)
 
 
 @dataclass(frozen=True)
@@ -160,20 +152,18 @@ class Loss:
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """Keyword-only parameters of the function with their defaults (``inspect.Parameter.empty`` for none)."""
+        """The function's keyword-only parameters and defaults (``Parameter.empty`` for none)."""
         parameters = inspect.signature(self.function).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise for values that a setting's annotation rules out; numbers must be finite and not negative."""
+        """Raise for values that annotations rule out; numbers must be finite and not negative."""
         hints = resolved_hints(self.function, settings)
-        # Settings are checked once, when they enter a run, so waiting for the device is acceptable
-        # here.
-        values: dict[str, Any] = {
-            name: value.cpu() if isinstance(value, Tensor) else value
-            for name, value in settings.items()
-        }
-        for name, value in values.items():
+        values = dict(settings)
+        for name, value in settings.items():
+            if isinstance(value, Tensor):
+                # They are checked once, when they enter a run: the device may be waited for.
+                value = values[name] = value.cpu()
             hint = hints.get(name)
             if hint == Setting:
                 check_range(name, value, 0.0)

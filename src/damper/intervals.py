@@ -82,13 +82,8 @@ def relative_change(
 
     def statistic(strata: Sequence[Array]) -> float:
         pairs = zip(strata[: len(ours)], strata[len(ours) :], strict=True)
-        return float(
-            centre(
-                np.concatenate(
-                    [(values - base.mean()) / abs(base.mean()) for values, base in pairs]
-                )
-            )
-        )
+        changes = [(values - base.mean()) / abs(base.mean()) for values, base in pairs]
+        return float(centre(np.concatenate(changes)))
 
     def without(k: int, i: int) -> float:
         return statistic([*strata[:k], np.delete(strata[k], i), *strata[k + 1 :]])
@@ -99,16 +94,13 @@ def relative_change(
     value = statistic(strata)
     if smallest < 2:
         return value, None
-    with np.errstate(
-        divide="ignore", invalid="ignore"
-    ):  # without one seed, plain's mean may be zero
-        variance = sum(
-            (n - 1) * np.var([without(k, i) for i in range(n)])
-            for k, n in enumerate(map(len, strata))
-        )
+    variance = 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):  # without one seed, plain's mean may be 0
+        for k, n in enumerate(map(len, strata)):
+            variance += (n - 1) * float(np.var([without(k, i) for i in range(n)]))
     if not np.isfinite(variance):
         return value, None
-    low, high = student_interval(value, float(variance), smallest - 1, level)
+    low, high = student_interval(value, variance, smallest - 1, level)
     return value, Interval(max(low, -1.0) if never_negative else low, high)
 
 
@@ -122,22 +114,17 @@ def ratio_change(ours: Array, plain: Array, level: float = LEVEL) -> tuple[float
     smallest = min(len(ours), len(plain))
     if not smallest:
         return float("nan"), None
-    means = [float(np.mean(side)) for side in (ours, plain)]
-    value = means[0] / means[1] - 1 if means[1] else float("nan")
-    if smallest < 2 or not all(means):
+    mean, base = float(np.mean(ours)), float(np.mean(plain))
+    value = mean / base - 1 if base else float("nan")
+    if smallest < 2 or not mean or not base:
         return value, None
-    variance = sum(
-        squared_error(side) / mean**2 for side, mean in zip((ours, plain), means, strict=True)
-    )
+    variance = squared_error(ours) / mean**2 + squared_error(plain) / base**2
     low, high = np.expm1(student_interval(float(np.log1p(value)), variance, smallest - 1, level))
     return value, Interval(float(low), float(high))
 
 
 class Change(NamedTuple):
-    """A change as a share of plain's mean.
-
-    ``notes`` in place of the smoothness that one constant action makes perfect.
-    """
+    """A change as a share of plain's mean, or ``notes`` where a constant action makes it void."""
 
     value: float
     interval: Interval | None
@@ -153,13 +140,12 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         """In per cent, with its interval."""
-        return self.notes or signed(self.value) + (
-            f" {bracketed(*self.interval)}" if self.interval else ""
-        )
+        interval = f" {bracketed(*self.interval)}" if self.interval else ""
+        return self.notes or signed(self.value) + interval
 
 
 def change_of_mean(plain: Array, ours: Array, measure: str) -> Change:
-    """Of the seeds' values, by the interval that suits the measure."""
+    """The change of a measure's mean over seeds, by the interval that suits the measure."""
     if measure in NEVER_NEGATIVE:
         return Change(*ratio_change(ours, plain))
     return Change(*relative_change({"": ours}, {"": plain}, np.mean))
@@ -167,7 +153,7 @@ def change_of_mean(plain: Array, ours: Array, measure: str) -> Change:
 
 def percent(share: float, digits: int = 0) -> str:
     """A share in per cent."""
-    return minus(f"{100 * share:z.{digits}f} %")
+    return f"{100 * share:z.{digits}f} %".replace("-", "−")
 
 
 def signed(share: float) -> str:
@@ -181,8 +167,3 @@ def signed(share: float) -> str:
 def bracketed(low: float, high: float) -> str:
     """The bounds of a change in per cent, in brackets."""
     return "[{}, {}]".format(*(signed(end).removesuffix(" %") for end in (low, high)))
-
-
-def minus(text: str) -> str:
-    """A number's text with a minus sign in the place of a hyphen."""
-    return text.replace("-", "−")

@@ -1,4 +1,4 @@
-"""Choose and check a method from the arguments of ``damper.train`` and of the Stable-Baselines3 and rsl_rl classes."""
+"""The method that the arguments of ``damper.train``, the SB3 and the rsl_rl classes choose."""
 
 from __future__ import annotations
 
@@ -14,47 +14,53 @@ from damper.rules import Rule, combine_reported
 from damper.schedules import POINTS, Schedule, as_schedule, check_number, value_at
 
 
+class DefaultEta(float):
+    """A class's default of η; unlike the same number given by the user, it leaves a rule its own."""
+
+
+ETA = DefaultEta(1.0)
+# At 1, which is the paper's for most tasks, PPO's noisy gradients may teach it nothing.
+PPO_ETA = DefaultEta(0.0)
+
+
 def choose(
     method: str | Method,
     rule: str | Rule | None = None,
     auxiliary: str | None = None,
     critic: str | None = None,
 ) -> str | Method:
-    """Replace parts of a method; the result is a name where a name describes it, otherwise a ``Method``.
+    """Replace parts of a method; the result is a name where one describes it, else a ``Method``.
 
     A rule for a method without an actor loss adds the temporal loss.
     """
-    parts = {"auxiliary": auxiliary, "critic": critic, "rule": None if callable(rule) else rule}
-    given = {name: part for name, part in parts.items() if part is not None}
-    found = find_method(method)
+    replaced = {"auxiliary": auxiliary, "critic": critic, "rule": None if callable(rule) else rule}
+    given = {name: part for name, part in replaced.items() if part is not None}
+    chosen = find_method(method)
     if given:
-        own = components(found.name)._replace(**given)
-        if own.auxiliary is None and own.rule is None:
+        parts = components(chosen.name)._replace(**given)
+        if parts.auxiliary is None and parts.rule is None:
             raise DamperError(
                 "critic must be combined with a method that has an actor loss, but method "
-                f"{found.name!r} has none: "
-                f"use method {own.critic!r}, or name an auxiliary too."
+                f"{chosen.name!r} has none: use method {parts.critic!r}, or name an auxiliary too."
             )
-        found = compose(own.auxiliary or "temporal", own.rule, own.critic)
-        method = found.name
+        chosen = compose(parts.auxiliary or "temporal", parts.rule, parts.critic)
+        method = chosen.name
     if callable(rule):
-        return replace(found, name=getattr(rule, "__name__", "custom"), rule=rule)  # type: ignore[arg-type]
+        return replace(chosen, name=getattr(rule, "__name__", "custom"), rule=rule)  # type: ignore[arg-type]
     return method
 
 
 def default_eta(method: str | Method, eta: float) -> Method:
     """The named method with this default of η; a ``Method`` is returned as it is."""
-    found = find_method(method)
-    return (
-        found
-        if isinstance(method, Method)
-        else replace(found, defaults={"eta": eta, **found.defaults})
-    )
+    if isinstance(method, Method):
+        return method
+    named = find_method(method)
+    return replace(named, defaults={"eta": eta, **named.defaults})
 
 
 def is_setting(name: str, method: Method) -> bool:
     """Whether this or any other method has a setting of that name."""
-    return any(name in one.settings() for one in (method, *METHODS.values()))
+    return any(name in other.settings() for other in (method, *METHODS.values()))
 
 
 def check_names(
@@ -63,24 +69,19 @@ def check_names(
     arguments: Iterable[str] = (),
     whose: str = "SB3's class",
 ) -> None:
-    """Raise for a setting that the method does not have; ``arguments`` are those of the class, for the hint."""
-    known = method.settings()
+    """Raise for a setting that the method does not have; hints may be the class's ``arguments``."""
     for name in settings:
-        if name not in known:
-            hint = setting_hint(name, method, arguments)
-            raise DamperError(
-                f"{name} is neither an argument of {whose} nor a setting of the method: {hint}"
-            )
+        if name not in method.settings():
+            neither = f"{name} is neither an argument of {whose} nor a setting of the method"
+            raise DamperError(f"{neither}: {setting_hint(name, method, arguments)}")
 
 
 def check_no_critic_loss(method: Method, why: str) -> None:
-    """Raise for a method with a loss on critics, which the class cannot take; ``why`` ends the sentence."""
+    """Raise for a method with a loss on critics, which the class cannot take."""
     if method.critic is not None:
-        fix = (
-            "use its actor loss alone, as in auxiliary='l2c2'"
-            if method.actor
-            else "choose one without a critic loss"
-        )
+        fix = "choose one without a critic loss"
+        if method.actor:
+            fix = "use its actor loss alone, as in auxiliary='l2c2'"
         raise DamperError(f"method {method.name!r} has a loss on {why}: {fix}.")
 
 
@@ -90,7 +91,7 @@ def check_rule(method: Method, settings: Mapping[str, Any]) -> None:
         pair = torch.eye(2)
         # MetaBalance's sizes fit the actor, not this pair.
         fitting = {name: value for name, value in settings.items() if name != "sizes"}
-        combine_reported(method.rule, pair[0], pair[1], None, **fitting)
+        combine_reported(method.rule, *pair, auxiliary_loss=torch.ones(()), **fitting)
 
 
 def parse_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-r"""How smooth a sequence of actions is.
-
-The paper's score, and the measures that see what it misses.
+r"""How smooth a sequence of actions is: the paper's score, and measures of what it misses.
 
 ``actions`` are the actions sent to the environment, in order: ``[T]`` or ``[T, A]``, as array,
 tensor or nested list. Everything is computed in float64. A measure that is given ``low`` and
@@ -58,33 +56,24 @@ def smoothness(actions: Actions) -> float:
 
 
 def mean_change(actions: Actions, low: Bound = None, high: Bound = None) -> float:
-    r"""``mean |a_t − a_{t−1}| / (high − low)`` over steps and dimensions.
-
-    The share of the range moved per step.
-    """
+    r"""``mean |a_t − a_{t−1}| / (high − low)``: the share of the range moved per step."""
     changes = _changes(actions, low, high)
     return float(changes.mean()) if len(changes) else 0.0
 
 
 def mean_rate(actions: Actions, period: float, low: Bound = None, high: Bound = None) -> float:
-    r"""``mean_change`` per second, ``period`` being the seconds per action: for any control rate."""
+    r"""``mean_change`` per second, whatever the control rate; ``period``: seconds per action."""
     _check_period(period)
     return mean_change(actions, low, high) / period
 
 
 def max_change(actions: Actions, low: Bound = None, high: Bound = None) -> float:
-    r"""``max |a_t − a_{t−1}| / (high − low)`` over steps and dimensions.
-
-    The worst jump an actuator sees.
-    """
+    r"""``max |a_t − a_{t−1}| / (high − low)``: the worst jump an actuator sees."""
     return float(_changes(actions, low, high).max(initial=0.0))
 
 
 def total_variation(actions: Actions, low: Bound = None, high: Bound = None) -> float:
-    r"""``Σ_t |a_t − a_{t−1}| / (high − low)``, mean over dimensions.
-
-    Full ranges travelled in the episode (wear).
-    """
+    r"""``Σ_t |a_t − a_{t−1}| / (high − low)``, mean over dimensions: ranges travelled (wear)."""
     return float(_changes(actions, low, high).sum(axis=0).mean())
 
 
@@ -104,12 +93,8 @@ def collapse_warning(
 ) -> str | None:
     """A sentence with the likely fix where training ended in one constant action, or None.
 
-    Args:
-        mean_changes: ``mean_change`` of the training's episodes so far; the last
-            ``COLLAPSE_EPISODES`` decide, and fewer are no evidence.
-        lengths: their numbers of steps.
-        eta: DAMPER's η now; 0 for methods that have none.
-        on_policy: whether it is PPO, where noise of small minibatches also drives it there.
+    The last ``COLLAPSE_EPISODES`` episodes of training decide; fewer are no evidence. η is 0 for
+    methods that have none; in PPO noise of small minibatches also drives a policy there.
     """
     changes, steps = (np.asarray(x)[-COLLAPSE_EPISODES:] for x in (mean_changes, lengths))
     if len(changes) < COLLAPSE_EPISODES or not is_constant(changes, steps):
@@ -123,17 +108,15 @@ def collapse_warning(
 
 
 def spectral_roughness(actions: Actions, low: Bound = None, high: Bound = None) -> float:
-    r"""``√( Σ_k c_k |X_k|²/T² · (2k/T)² )`` over ``k = 0 … ⌊T/2⌋``, rms over dimensions.
+    r"""``√( Σ_k c_k |X_k|²/T² · (2k/T)² )``, rms over dimensions; in [0, 1] within the bounds.
 
-    It is in [0, 1] for actions within the bounds.
-
-    ``c_k`` is 2, and 1 for the constant and the Nyquist bin, so by Parseval ``Σ c_k |X_k|²/T²`` is
-    the mean square of the signal, whatever its length: the score is a root mean square that weights
-    every component by its frequency as a share of the Nyquist frequency. Hence noise of strength σ
-    scores about σ/√3 at every T, a sine of amplitude A at a share f of Nyquist scores A f/√2, and
-    +1, −1, … with an even T scores 1, the maximum for actions in [−1, 1]. ``low`` and ``high`` are
-    mapped to ±1. Like any periodic spectrum it includes the jump from the last action back to the
-    first, whose contribution fades as 1/√T.
+    ``k`` is 0 … ⌊T/2⌋ and ``c_k`` is 2, and 1 for the constant and the Nyquist bin, so by Parseval
+    ``Σ c_k |X_k|²/T²`` is the mean square of the signal, whatever its length: the score is a root
+    mean square that weights every component by its frequency as a share of the Nyquist frequency.
+    Hence noise of strength σ scores about σ/√3 at every T, a sine of amplitude A at a share f of
+    Nyquist scores A f/√2, and +1, −1, … with an even T scores 1, the maximum for actions in
+    [−1, 1]. ``low`` and ``high`` are mapped to ±1. Like any periodic spectrum it includes the jump
+    from the last action back to the first, whose contribution fades as 1/√T.
     """
     a = _actions(actions)
     _, half_range = _scale(a, low, high, unit=2.0)
@@ -147,14 +130,10 @@ def saturation(actions: Actions, low: Bound, high: Bound, tolerance: float = 1e-
     r"""Share of action entries at a bound: within ``tolerance · (high − low)`` of it, or beyond."""
     if not 0 <= tolerance < 0.5:
         raise DamperError(
-            f"tolerance must be in [0, 0.5), a share of the action range, but {tolerance:g} was "
-            "given."
+            f"tolerance must be in [0, 0.5), a share of the range, but {tolerance:g} was given."
         )
     if low is None or high is None:
-        raise DamperError(
-            "saturation needs low and high, the action space's bounds, but neither was given: pass "
-            "both."
-        )
+        raise DamperError("saturation needs low and high, but one is missing: pass both bounds.")
     a = _actions(actions)
     lowest, span = _scale(a, low, high)
     position = (a - lowest) / span
@@ -199,10 +178,7 @@ def power_above(actions: Actions, frequency: float, period: float | None = None)
 
 
 def summary(actions: Actions, low: Bound, high: Bound) -> dict[str, float]:
-    """Every measure by its name in tables and records, and the episode's ``length``.
-
-    What to publish beside the paper's score.
-    """
+    """Every measure by its name in tables and records: what to publish beside the paper's score."""
     return {
         "length": len(_actions(actions)),
         "sm": smoothness(actions),
@@ -219,28 +195,20 @@ def _array(name: str, values: Any) -> Array:
         values = values.detach().to("cpu", torch.float64).numpy()
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ):  # the last from tensors in a list, on a GPU or with a gradient
+    # A RuntimeError comes from tensors in a list, on a GPU or with a gradient.
+    except (TypeError, ValueError, RuntimeError):
         raise DamperError(
             f"{name} must be a regular array of numbers, but the {type(values).__name__} given is "
-            "not: join tensors "
-            "with torch.stack."
+            "not: join tensors with torch.stack."
         ) from None
     if not np.isfinite(array).all():
-        fix = (
-            "look for a diverged policy"
-            if name == "actions"
-            else "give the bounds that actions are clipped to"
-        )
+        diverged = "look for a diverged policy"
+        fix = diverged if name == "actions" else "give the bounds that actions are clipped to"
         raise DamperError(f"{name} must be finite, but NaN or infinity was given: {fix}.")
     return array
 
 
 def _actions(actions: Actions, shortest: int = 1) -> Array:
-    """``[T, A]``, checked: T at least ``shortest``."""
     a = _array("actions", actions)
     if a.ndim not in (1, 2):
         raise DamperError(
@@ -259,9 +227,7 @@ def _scale(a: Array, low: Bound, high: Bound, unit: float = 1.0) -> tuple[Array,
     if low is None and high is None:
         return np.zeros(1), np.ones(1)
     if low is None or high is None:
-        raise DamperError(
-            "low and high must be given together, but one is missing: pass both bounds or neither."
-        )
+        raise DamperError("low and high must be given together, but one is missing: pass both.")
     lowest, highest = _bound("low", low, a.shape[1]), _bound("high", high, a.shape[1])
     span = highest - lowest
     if not (span > 0).all():
@@ -274,35 +240,29 @@ def _scale(a: Array, low: Bound, high: Bound, unit: float = 1.0) -> tuple[Array,
 def _bound(name: str, values: Bound, A: int) -> Array:
     bound = _array(name, values)
     if bound.shape not in ((), (1,), (A,)):
-        raise DamperError(
-            f"{name} must be one number or one per dimension, here {A}, but has shape "
-            f"{bound.shape}."
-        )
+        requirement = f"{name} must be one number or one per dimension, here {A}"
+        raise DamperError(f"{requirement}, but has shape {bound.shape}.")
     return np.broadcast_to(bound, (A,))
 
 
 def _check_period(period: float) -> None:
     if not 0 < period < np.inf:
-        raise DamperError(
-            f"period must be a positive number of seconds per action, but {period:g} was given."
-        )
+        raise DamperError(f"period must be a positive number of seconds, but {period:g} was given.")
 
 
 def _frequencies(T: int, period: float | None) -> Array:
-    """Frequencies of the T // 2 + 1 bins of the one-sided spectrum."""
-    if period is not None:
-        _check_period(period)
-    return np.arange(T // 2 + 1) / (T * (1.0 if period is None else period))
+    if period is None:
+        return np.arange(T // 2 + 1) / T
+    _check_period(period)
+    return np.arange(T // 2 + 1) / (T * period)
 
 
 def _motion_power(actions: Actions, period: float | None) -> tuple[Array, Array]:
-    """Frequencies ``[F]``, and the power of the actions without their mean, ``[F, A]``.
-
-    A Hann window keeps the jump from the last action back to the first, and a slow drift, from
-    leaking into high frequencies.
-    """
+    """Frequencies ``[F]``, and the power of the actions without their mean, ``[F, A]``."""
     a = _actions(actions)
     T = len(a)
+    # A Hann window keeps the jump from the last action to the first, and a slow drift, from leaking
+    # into high frequencies.
     window = np.sin(np.pi * (np.arange(T) + 0.5) / T)[:, None] ** 2
     motion = a - a.mean(0)
     motion[:, np.ptp(a, axis=0) == 0] = 0.0  # rounding errors of the mean are no motion
@@ -321,8 +281,5 @@ def _changes(actions: Actions, low: Bound, high: Bound) -> Array:
 
 def _one_sided(T: int) -> Array:
     """``c_k``: how often bin k of the one-sided spectrum occurs in the full one."""
-    count = np.full(T // 2 + 1, 2.0)
-    count[0] = 1.0
-    if T % 2 == 0:
-        count[-1] = 1.0
-    return count
+    bins = np.arange(T // 2 + 1)
+    return np.where((bins == 0) | (2 * bins == T), 1.0, 2.0)

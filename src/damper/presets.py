@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from damper.errors import DamperError
 from damper.methods import components, find_method
@@ -18,16 +17,12 @@ def _row(*values: float) -> dict[str | None, float]:
     if len(values) != len(PAPER_TASKS):
         raise DamperError(
             f"presets must have a value for each of tasks.PAPER_TASKS, {', '.join(PAPER_TASKS)}, "
-            f"but {len(values)} "
-            "were given: a task that is not one of the paper's columns belongs in tasks.TASKS only."
+            f"but {len(values)} were given: any other task belongs in tasks.TASKS only."
         )
     return dict(zip(PAPER_TASKS, values, strict=True))
 
 
-def _same(names: tuple[str, ...], values: Values) -> dict[str, Values]:
-    return dict.fromkeys(names, values)
-
-
+_L2C2 = {"sigma": 1.0, "lambda_low": 0.01, "lambda_high": 1.0, "beta": 0.1}
 _RULES_WITH_ETA = ("damper", "unconditional-sum", "unconditional-projection")
 
 # From the paper's appendix, "Experimental Details", which takes its weights from PAVE (Appendix E.1
@@ -44,10 +39,8 @@ _BOTH: dict[str, Values] = {
         "lambda_S": _row(0.03, 0.03, 0.1, 0.3, 0.3, 0.3),
         "lambda_P": 2.0,
     },
-    **_same(
-        ("l2c2", "l2c2-released"),
-        {"sigma": 1.0, "lambda_low": 0.01, "lambda_high": 1.0, "beta": 0.1},
-    ),
+    "l2c2": _L2C2,
+    "l2c2-released": _L2C2,
 }
 _PAPER: dict[str, dict[str, Values]] = {
     "td3": {
@@ -59,7 +52,7 @@ _PAPER: dict[str, dict[str, Values]] = {
             "sigma": 0.01,
             "delta": 1.0,
         },
-        **_same(_RULES_WITH_ETA, {"eta": _row(0.8, 1.0, 1.0, 0.0, 1.0, 1.0)}),
+        **{rule: {"eta": _row(0.8, 1.0, 1.0, 0.0, 1.0, 1.0)} for rule in _RULES_WITH_ETA},
     },
     "sac": {
         **_BOTH,
@@ -70,7 +63,7 @@ _PAPER: dict[str, dict[str, Values]] = {
             "sigma": 0.01,
             "delta": 1.0,
         },
-        **_same(_RULES_WITH_ETA, {"eta": _row(1.0, 1.0, 0.8, 0.0, 0.0, 1.0)}),
+        **{rule: {"eta": _row(1.0, 1.0, 0.8, 0.0, 0.0, 1.0)} for rule in _RULES_WITH_ETA},
     },
 }
 
@@ -88,7 +81,7 @@ _L2C2_RELEASED: Values = {
 PRESETS: dict[str, dict[str, dict[str, Values]]] = {
     "paper": _PAPER,
     "asap-released": {"sac": {"asap": _ASAP_RELEASED}},
-    "l2c2-released": {"sac": _same(("l2c2", "l2c2-released"), _L2C2_RELEASED)},
+    "l2c2-released": {"sac": {"l2c2": _L2C2_RELEASED, "l2c2-released": _L2C2_RELEASED}},
 }
 
 
@@ -97,9 +90,8 @@ def preset(method: str, task: str | None, backbone: str, name: str = "paper") ->
 
     Args:
         method: a name in ``damper.METHODS``, or a composed one such as "damper+caps+pave".
-        task: the task's name or environment id. For None or a task outside the paper only settings
-            that hold for all tasks are returned; the method's documented defaults apply to the
-            rest.
+        task: the task's name or environment id; for None or a task outside the paper only settings
+            that hold for all tasks are returned.
         backbone: "td3" or "sac".
         name: "paper", or a method's released settings where they differ: "asap-released",
             "l2c2-released" (SAC).
@@ -108,31 +100,23 @@ def preset(method: str, task: str | None, backbone: str, name: str = "paper") ->
         raise DamperError(f"preset must be one of {', '.join(PRESETS)}, but {name!r} was given.")
     if backbone not in _PAPER:
         raise DamperError(f"backbone must be 'td3' or 'sac', but {backbone!r} was given.")
-    own = PRESETS[name].get(backbone, {})
-    parts = dict(zip(("actor", "rule", "critic"), components(method), strict=True))
-    if name != "paper" and not set(own) & set(parts.values()):
-        published = " or ".join(
-            f"{m!r} with backbone {b!r}" for b, methods in PRESETS[name].items() for m in methods
-        )
+    published = PRESETS[name].get(backbone, {})
+    sources = dict(zip(("actor", "rule", "critic"), components(method), strict=True))
+    if name != "paper" and not published.keys() & set(sources.values()):
+        (released_with,) = PRESETS[name]
+        methods = " or ".join(map(repr, PRESETS[name][released_with]))
         raise DamperError(
-            f"preset {name!r} is for method {published}, but method {method!r} with backbone "
-            f"{backbone!r} was given: "
-            "leave the preset at 'paper'."
+            f"preset {name!r} is for method {methods} with backbone {released_with!r}, but method "
+            f"{method!r} with backbone {backbone!r} was given: leave the preset at 'paper'."
         )
     chosen = find_method(method)
     names, settings = chosen.settings(), {}
-    for part, known in chosen.parts().items():
-        source = parts[part] or ""
-        values = {**_PAPER[backbone].get(source, {}), **own.get(source, {})}
-        for key, value in _at(values, task_name(task) if task else None).items():
-            if key in known:
-                settings[f"{part}_{key}" if f"{part}_{key}" in names else key] = value
+    column = task_name(task) if task else None
+    for part, its_settings in chosen.parts().items():
+        source = sources[part] or ""
+        values = {**_PAPER[backbone].get(source, {}), **published.get(source, {})}
+        for key, value in values.items():
+            at_task = value.get(column, value.get(None)) if isinstance(value, Mapping) else value
+            if at_task is not None and key in its_settings:
+                settings[f"{part}_{key}" if f"{part}_{key}" in names else key] = at_task
     return settings
-
-
-def _at(values: Values, task: str | None) -> dict[str, float]:
-    """The values that hold for a task."""
-    chosen: dict[str, Any] = {}
-    for key, value in values.items():
-        chosen[key] = value.get(task, value.get(None)) if isinstance(value, Mapping) else value
-    return {key: value for key, value in chosen.items() if value is not None}

@@ -57,12 +57,9 @@ PROTOCOLS = {"pave": _pave, "authors": _authors}
 
 
 def protocol_settings(name: str | None, backbone: str, task: str | None) -> Mapping[str, Any]:
-    """A protocol's settings for a backbone and a task of the paper (None: any other task).
-
-    Without a protocol the defaults are the authors' settings.
-    """
-    if name is not None and name not in PROTOCOLS:
-        raise DamperError(
-            f"protocol must be one of {', '.join(PROTOCOLS)}, but {name!r} was given."
-        )
-    return PROTOCOLS[name or "authors"](backbone, task)
+    """A protocol's settings, by default the authors', for a task of the paper (None: any other)."""
+    name = "authors" if name is None else name
+    if name not in PROTOCOLS:
+        names = ", ".join(PROTOCOLS)
+        raise DamperError(f"protocol must be one of {names}, but {name!r} was given.")
+    return PROTOCOLS[name](backbone, task)

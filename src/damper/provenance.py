@@ -1,7 +1,4 @@
-"""Where a result came from.
-
-Versions of all libraries and physics engines, hardware, and the code itself.
-"""
+"""Where a result came from: versions of libraries and physics engines, hardware, the code."""
 
 from __future__ import annotations
 
@@ -11,9 +8,11 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,16 +24,7 @@ from damper.version import __version__
 
 DISTRIBUTION = "damper-rl"  # the package's name for pip, where "damper" is another project
 PACKAGE = Path(__file__).resolve().parent
-_PACKAGES = (
-    "torch",
-    "numpy",
-    "gymnasium",
-    "mujoco",
-    "box2d",
-    "envpool",
-    "stable-baselines3",
-    "safetensors",
-)
+_PACKAGES = ("numpy", "gymnasium", "mujoco", "box2d", "envpool", "stable-baselines3", "safetensors")
 _HASHED = (".py", ".json")  # files that can change results
 # What neither trains nor evaluates: an edit there leaves the code of the records the same.
 NOT_HASHED = (
@@ -46,12 +36,11 @@ NOT_HASHED = (
 def versions() -> dict[str, str]:
     """Installed versions of everything that can change a result."""
     installed = {"python": platform.python_version(), "damper": __version__}
+    installed["torch"] = torch.__version__
     for package in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             installed[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {**installed, "torch": torch.__version__}
+    return installed
 
 
 def hardware(device: str) -> dict[str, str | int]:
@@ -59,17 +48,10 @@ def hardware(device: str) -> dict[str, str | int]:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [
-            line.split(":", 1)[1].strip()
-            for line in info.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        cpu = names[0] if names else cpu
-    facts: dict[str, str | int] = {
-        "cpu": cpu,
-        "cores": os.cpu_count() or 1,
-        "threads": torch.get_num_threads(),
-    }
+        model = re.search(r"^model name\s*:(.*)$", info.read_text(), re.MULTILINE)
+        cpu = model[1].strip() if model else cpu
+    facts: dict[str, str | int] = {"cpu": cpu, "cores": os.cpu_count() or 1}
+    facts["threads"] = torch.get_num_threads()
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name(device)
     return facts
@@ -105,10 +87,7 @@ def digest_of(package: Path) -> str:
 
 
 def canonical(value: Any) -> Any:
-    """Plain data in one form.
-
-    1 and 1.0 are the same number, lists and tuples the same list, keys sorted.
-    """
+    """Plain data in one form: 1 and 1.0 the same, lists and tuples the same, keys sorted."""
     if isinstance(value, Mapping):
         return {str(key): canonical(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple):
@@ -140,18 +119,16 @@ def commit() -> str | None:
         changes = _git("status", "--porcelain", ".")
     except (OSError, ValueError, subprocess.CalledProcessError):
         return None
-    if (Path(root) / "src" / "damper").resolve() != PACKAGE or project.get("project", {}).get(
-        "name"
-    ) != DISTRIBUTION:
+    is_ours = project.get("project", {}).get("name") == DISTRIBUTION
+    if not is_ours or Path(root, "src", "damper").resolve() != PACKAGE:
         return None
     return head + ("+changes" if changes else "")
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
+    return subprocess.check_output(
+        ["git", *arguments], cwd=PACKAGE, stderr=subprocess.DEVNULL, text=True
+    ).strip()
 
 
 def origin() -> str | None:
@@ -165,15 +142,14 @@ def origin() -> str | None:
         installed_at = Path(str(installed.locate_file("damper")))
         if direct_url.get("dir_info", {}).get("editable"):
             installed_at = Path(url2pathname(urlsplit(direct_url["url"]).path), "src", "damper")
-        if installed_at.resolve() == PACKAGE:  # otherwise it is not the copy that runs
-            return (
-                _requirement(direct_url) if direct_url else f"{DISTRIBUTION}=={installed.version}"
-            )
+        if installed_at.resolve() != PACKAGE:  # it is not the copy that runs
+            continue
+        return _requirement(direct_url) if direct_url else f"{DISTRIBUTION}=={installed.version}"
     return None
 
 
 def _requirement(direct_url: Mapping[str, Any]) -> str:
-    """Turn an installation's ``direct_url.json`` (PEP 610) into a requirement."""
+    """The requirement that an installation's ``direct_url.json`` (PEP 610) describes."""
     url, vcs = direct_url["url"], direct_url.get("vcs_info")
     hashes = direct_url.get("archive_info", {}).get("hashes", {})
     if url.startswith("file:"):

@@ -78,12 +78,8 @@ def _parse(name: str, text: str) -> Schedule:
     kind, *parts = text.split(":")
     try:
         start, end, *share = map(float, parts)
-        if (
-            len(share) > 1
-            or not math.isfinite(start)
-            or not math.isfinite(end)
-            or not all(0 < s <= 1 for s in share)
-        ):
+        is_finite = math.isfinite(start) and math.isfinite(end)
+        if not is_finite or len(share) > 1 or not all(0 < part <= 1 for part in share):
             raise ValueError
     except ValueError as error:
         raise DamperError(
@@ -91,10 +87,8 @@ def _parse(name: str, text: str) -> Schedule:
             f"after that share of the run, but {text!r} was given."
         ) from error
     numbers = dict(zip(("start", "end", "end_fraction"), (start, end, *share), strict=False))
-    return Schedule.of(
-        ":".join([kind, *(f"{number:.12g}" for number in numbers.values())]),
-        partial(KINDS[kind], **numbers),
-    )
+    identity = ":".join([kind, *(f"{number:.12g}" for number in numbers.values())])
+    return Schedule.of(identity, partial(KINDS[kind], **numbers))
 
 
 def _of_function(name: str, function: Callable[[float], Any]) -> Schedule:
@@ -106,8 +100,7 @@ def _of_function(name: str, function: Callable[[float], Any]) -> Schedule:
             f"{name} as a function must take progress_remaining, from 1 to 0, and return a number, "
             f"but {function!r} does not: {error}."
         ) from error
-    digest = hashlib.blake2b(
-        " ".join(f"{value:.12g}" for value in values).encode(), digest_size=8
-    ).hexdigest()
+    text = " ".join(f"{value:.12g}" for value in values)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     named = function if hasattr(function, "__qualname__") else type(function)
     return Schedule.of(f"{named.__module__}:{named.__qualname__} {digest}", function)

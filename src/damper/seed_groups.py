@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 
 def group_by_settings(agents: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Label -> indices of the agents that share all settings but the seed.
 
-    Labels show numbers with six digits, or with all digits if six would make different values look
-    the same.
+    Labels show numbers with six digits, or all digits where six would make values look the same.
     """
     groups: dict[frozenset[tuple[str, Any]], list[int]] = {}
     for index, agent in enumerate(agents):
-        groups.setdefault(frozenset((k, v) for k, v in agent.items() if k != "seed"), []).append(
-            index
-        )
+        key = frozenset((name, value) for name, value in agent.items() if name != "seed")
+        groups.setdefault(key, []).append(index)
     columns: dict[str, set[Any]] = {}
-    for name, value in (pair for key in groups for pair in key):
+    for name, value in chain.from_iterable(groups):
         columns.setdefault(name, set()).add(value)
-    exact = {
-        name
-        for name, values in columns.items()
-        if len({_shown(value) for value in values}) < len(values)
-    }
+    exact = {name for name, values in columns.items() if len({*map(_shown, values)}) < len(values)}
     return {_label(agents[members[0]], exact): members for members in groups.values()}
 
 
 def _label(agent: Mapping[str, Any], exact: Collection[str]) -> str:
     parts = [agent["method"]] if "method" in agent else []
-    settings = {name: value for name, value in agent.items() if name not in ("seed", "method")}
-    return (
-        " ".join(
-            [
-                *parts,
-                *(f"{name}={_shown(value, name in exact)}" for name, value in settings.items()),
-            ]
-        )
-        or "all"
-    )
+    for name, value in agent.items():
+        if name not in ("seed", "method"):
+            parts.append(f"{name}={_shown(value, name in exact)}")
+    return " ".join(parts) or "all"
 
 
 def _shown(value: Any, exact: bool = False) -> str:

@@ -212,8 +212,10 @@ class TrainingSettings:
 
 
 _TYPES = get_type_hints(TrainingSettings)
-SETTINGS = {f.name: Setting(f.name, _TYPES[f.name], f.default, **f.metadata)
-            for f in fields(TrainingSettings)}  # fmt: skip
+SETTINGS = {
+    f.name: Setting(f.name, _TYPES[f.name], f.default, **f.metadata)
+    for f in fields(TrainingSettings)
+}
 BACKBONES = SETTINGS["backbone"].choices
 PER_AGENT = tuple(name for name, declared in SETTINGS.items() if declared.per_agent)
 SCHEDULABLE = tuple(name for name, declared in SETTINGS.items() if Schedule in declared.types)

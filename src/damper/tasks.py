@@ -1,4 +1,4 @@
-"""Tasks with a short name: their ids in Gymnasium and EnvPool, training budgets and control periods."""
+"""Tasks with a short name: ids in Gymnasium and EnvPool, training budgets, control periods."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Task:
-    """A task's ids in both backends, its usual training budget `steps` and its control period `period` in seconds.
-
-    `kwargs` are arguments of ``gymnasium.make``.
-    """
+    """A task: ids, budget in steps, control period in seconds, and ``gymnasium.make``'s kwargs."""
 
     gymnasium_id: str
     envpool_id: str
@@ -37,13 +34,13 @@ TASKS: dict[str, Task] = {
 
 
 def find_task(env: str) -> Task:
-    """The task of this name or id; an id that is not in the table is used as it is in both backends."""
+    """The task of this name or id; an id that is not in the table is that of both backends."""
     name = task_name(env)
     return Task(env, env) if name is None else TASKS[name]
 
 
 def task_name(env: str) -> str | None:
-    """The short name of a task ("LunarLander", ..., "Walker") from its name or id; None if it has none."""
+    """The short name of a task from its name or an id; None if it has none."""
     for name, task in TASKS.items():
         if env in (name, task.gymnasium_id, task.envpool_id):
             return name
@@ -51,6 +48,6 @@ def task_name(env: str) -> str | None:
 
 
 def recorded_name(env: str) -> str:
-    """What records call an environment: the short name for the paper's tasks, Gymnasium's id for all others."""
+    """What records call an environment: the paper's tasks by short name, others by their id."""
     name = task_name(env)
     return name if name in PAPER_TASKS else find_task(env).gymnasium_id

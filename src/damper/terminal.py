@@ -1,4 +1,4 @@
-"""Output to a terminal or a pipe: sentences without inserted line breaks, tables that fit the width."""
+"""Output to a terminal or a pipe: sentences without line breaks, tables that fit the width."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ UNBROKEN = 10_000  # columns assumed for a pipe, which has no width
 def console() -> Console:
     """A console on standard output; lines to a pipe are not wrapped, unless ``COLUMNS`` is set."""
     out = Console(highlight=False)
-    return (
-        out
-        if out.is_terminal or os.environ.get("COLUMNS")
-        else Console(highlight=False, width=UNBROKEN)
-    )
+    if out.is_terminal or os.environ.get("COLUMNS"):
+        return out
+    return Console(highlight=False, width=UNBROKEN)
 
 
 def say(sentence: str, style: str | None = None) -> None:
-    """Print a sentence without inserting line breaks, so that commands and paths in it can be copied."""
+    """Print a sentence without line breaks, so that commands and paths can be copied."""
     console().print(sentence, style=style, markup=False, soft_wrap=True)
 
 
@@ -42,18 +40,16 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 def fit(
     header: Sequence[str], rows: Sequence[Sequence[str]], out: Console
 ) -> tuple[Table, list[str]]:
-    """A table of the first columns that fit (at least two), words left and numbers right; and the others' names."""
+    """A table of the first columns that fit (at least two), and the names of the others."""
     for count in range(len(header), 1, -1):
         table = Table()
         for i, name in enumerate(header[:count]):
-            words = i == 0 or all(row[i][:1].isalpha() for row in rows)
-            table.add_column(name, justify="left" if words else "right")
+            is_text = i == 0 or all(row[i][:1].isalpha() for row in rows)
+            table.add_column(name, justify="left" if is_text else "right")
         for row in rows:
             table.add_row(*map(Text, row[:count]))
-        if (
-            out.measure(table, options=out.options.update(width=UNBROKEN)).maximum <= out.width
-            or count == 2
-        ):
+        unbroken = out.measure(table, options=out.options.update(width=UNBROKEN))
+        if unbroken.maximum <= out.width:
             break
     return table, list(header[count:])
 

@@ -42,7 +42,15 @@ def damper_gain(q: Value, c: Value, eta: Value) -> Tensor:
 
     Eq. damper_exact_gain. It grows with ``w = min(q, 1)^(1−η)`` and so never falls as η rises.
     """
-    q, c, w = _ratio(q), _cosine(c), _interpolation(q, eta)
+    return projected_gain(q, c, _interpolation(q, eta))
+
+
+def projected_gain(q: Value, c: Value, w: Value) -> Tensor:
+    r"""``q w (1 − c²) / (1 + w c_+)``, the gain of ``g_R + n_R w g̃_T/n_T`` for any w in [0, 1].
+
+    For a weight that is not an interpolation of the norms, such as damper-fading's.
+    """
+    q, c, w = _ratio(q), _cosine(c), _push(w)
     return q * w * _sine_squared(c) / (1 + w * c.clamp(min=0))
 
 
@@ -98,12 +106,11 @@ def gain_ratio_bounds(q: Value, eta: Value, weight: Value, delta: Value) -> tupl
 def step_size_bound(w: Value, c: Value, beta: Value) -> Tensor:
     r"""``2 (1 + w c_+) / (β [1 + 2 w c_+ + w² (1 − c_-²)])``: every smaller step descends (eq. exact_descent_bound).
 
-    For a ``β``-smooth primary loss and ``w = min(q, 1)^(1−η)``. The bracket is at most
-    ``2 (1 + w c_+)``, so this is at least ``1/β``. It is ``1/β`` at ``w = 1`` without conflict, and
-    ``2/β``, gradient descent's own, at ``w = 0``.
+    For a ``β``-smooth primary loss and any w in [0, 1], such as ``min(q, 1)^(1−η)``. The bracket is
+    at most ``2 (1 + w c_+)``, so this is at least ``1/β``. It is ``1/β`` at ``w = 1`` without
+    conflict, and ``2/β``, gradient descent's own, at ``w = 0``.
     """
-    w, c, beta = _tensor(w), _cosine(c), _tensor(beta)
-    _require("w", w, (w >= 0) & (w <= 1), "in [0, 1]", "it is min(n_T/n_R, 1)^(1-eta)")
+    w, c, beta = _push(w), _cosine(c), _tensor(beta)
     _require(
         "beta",
         beta,
@@ -164,6 +171,12 @@ def _weight(weight: Value) -> Tensor:
         "it is scalarization's λ",
     )
     return weight
+
+
+def _push(w: Value) -> Tensor:
+    w = _tensor(w)
+    _require("w", w, (w >= 0) & (w <= 1), "in [0, 1]", "it is the added length s divided by n_R")
+    return w
 
 
 def _interpolation(q: Value, eta: Value) -> Tensor:

@@ -512,6 +512,14 @@ def _mixes(primary: Tensor, auxiliary: Tensor) -> Tensor:
     return primary + auxiliary * primary.norm() / auxiliary.norm()
 
 
+def _mixes_the_losses(primary: Tensor, auxiliary: Tensor, *, auxiliary_loss: Tensor) -> Tensor:
+    return primary + auxiliary * auxiliary_loss.mean().sqrt()
+
+
+def _reads_its_loss(primary: Tensor, auxiliary: Tensor, *, auxiliary_loss: Tensor) -> Tensor:
+    return primary + auxiliary * auxiliary_loss.sqrt().unsqueeze(-1)
+
+
 def _mixes_with_noise(primary: Tensor, auxiliary: Tensor) -> Tensor:
     return primary + torch.rand_like(auxiliary) * auxiliary.mean()
 
@@ -539,6 +547,7 @@ def _forgets_the_agents(primary: Tensor, auxiliary: Tensor, *, cap: Any = 1.0) -
         (_noisy, {}),
         (_noisy_by_itself, {}),
         (_remembers, {}),
+        (_reads_its_loss, {}),
     ],
 )
 def test_a_batched_rule_of_one_s_own_is_taken(
@@ -564,6 +573,7 @@ def test_a_registered_rule_may_be_given_as_the_function(monkeypatch: pytest.Monk
             "must be batched over leading axes, .*, but one agent's result depends on .*: reduce "
             "with dim=-1",
         ),
+        (_mixes_the_losses, {}, "one agent's result depends on another's"),
         (_mixes_with_noise, {}, "one agent's result depends on another's"),
         (_mixes_its_memory, {}, "one agent's result depends on another's"),
         (_branches, {}, r"fails for two agents \(Boolean value of Tensor"),

@@ -1,4 +1,4 @@
-"""What holds for every loss of every method, on both backbones: one value per agent, its slope, with or without P."""
+"""What holds for every loss of every method: one value per agent, its slope, with or without P."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_one_value_per_agent_each_with_its_own_settings(name, backbone, part):
     together = LOSSES[part](agents, agents.state()[part], batch, noise)
     assert together.shape == (3,)
     for j, seed in enumerate(SEEDS):
-        own = {key: float(values[j]) for key, values in rows.items()}
-        alone, stream = population(name, backbone, (seed,), **own), Streams((seed,))
+        alone_settings = {key: float(values[j]) for key, values in rows.items()}
+        alone, stream = population(name, backbone, (seed,), **alone_settings), Streams((seed,))
         batch_alone, noise_alone = stacked_batch(stream, 20), draws(alone, stream, 20)
         torch.testing.assert_close(
             LOSSES[part](alone, alone.state()[part], batch_alone, noise_alone)[0], together[j]

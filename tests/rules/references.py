@@ -1,4 +1,4 @@
-"""The rules once more, straight from their equations, on vectors of numpy floats or of mpmath's 400 digits.
+"""The rules once more, from their equations, in numpy floats or mpmath's 400 digits.
 
 Nothing here is shared with the package: norms and dots are formed from raw entries, branches read
 values, CAGrad's minimum is searched for. With mpmath no scale overflows and no difference cancels.
@@ -6,6 +6,7 @@ values, CAGrad's minimum is searched for. With mpmath no scale overflows and no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,13 +14,15 @@ import mpmath
 import numpy as np
 import torch
 
-from damper.rules import RULES, has_memory
+from damper.rules import RULES, has_memory, reads_loss
 
 mpmath.mp.dps = (
     400  # norms may lie 330 orders of magnitude apart, and differences of them still count
 )
 
 Vector = np.ndarray[Any, Any]
+
+LOSS = 0.0225  # for rules that read the auxiliary loss: a change of 0.15, half of the full one
 
 
 def norm(v: Vector) -> Any:
@@ -34,6 +37,18 @@ def damper(g_R: Vector, g_T: Vector, eta: float = 1.0) -> Vector:
         g_tilde = g_T - (g_R @ g_T) / n_R**2 * g_R
     w = min(n_T / n_R, 1) ** (1 - eta)
     return g_R + (n_R / n_T) * w * g_tilde
+
+
+def damper_fading(
+    g_R: Vector, g_T: Vector, full_change: float = 0.3, auxiliary_loss: float = LOSS
+) -> Vector:
+    if not math.isfinite(auxiliary_loss):
+        return g_R
+    g_tilde = g_T
+    if g_R @ g_T < 0:
+        g_tilde = g_T - (g_R @ g_T) / norm(g_R) ** 2 * g_R
+    w = min(max(auxiliary_loss, 0) ** 0.5 / full_change, 1)
+    return g_R + (norm(g_R) / norm(g_T)) * w * g_tilde
 
 
 def scalarization(g_R: Vector, g_T: Vector, weight: float = 1.0) -> Vector:
@@ -154,11 +169,16 @@ def error(g: torch.Tensor, exact: Vector) -> float:
     return float(norm(digits(g) - exact) / norm(exact))
 
 
+def loss_argument(name: str) -> dict[str, Any]:
+    """What a rule needs besides the two gradients."""
+    return {"auxiliary_loss": LOSS} if reads_loss(name) else {}
+
+
 def combined(
     name: str, primary: torch.Tensor, auxiliary: torch.Tensor, **settings: Any
 ) -> torch.Tensor:
     """The package's own answer, memory left aside."""
-    out = RULES[name](primary, auxiliary, **settings)
+    out = RULES[name](primary, auxiliary, **loss_argument(name) | settings)
     answer: torch.Tensor = out[0] if has_memory(name) else out
     return answer
 

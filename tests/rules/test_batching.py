@@ -8,16 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from damper.rules import RULES, combine, combine_reported, has_memory, settings_of
-from tests.rules.references import combined, pairs
+from damper.rules import RULES, combine, combine_reported, has_memory, reads_loss, settings_of
+from tests.rules.references import combined, loss_argument, pairs
 
 each_rule = pytest.mark.parametrize("name", RULES)
 AGENTS = 64
 
 
 def per_agent_settings(name: str) -> dict[str, Tensor]:
-    """A different value per agent for every number among the rule's settings."""
+    """A different value per agent for every number among the rule's settings, and for the loss."""
     numbers = [key for key, default in settings_of(name).items() if isinstance(default, float)]
+    numbers += ["auxiliary_loss"] if reads_loss(name) else []
     return {key: torch.linspace(0.05, 0.95, AGENTS, dtype=torch.float64) for key in numbers}
 
 
@@ -92,6 +93,7 @@ def apply_all(
     out: dict[str, Any] = {}
     for name, rule in RULES.items():
         settings: dict[str, Any] = {"eta": eta} if "eta" in settings_of(name) else {}
+        settings |= {"auxiliary_loss": eta / 10} if reads_loss(name) else {}
         if has_memory(name):
             settings["state"] = states.get(name)
         out[name] = rule(primary, auxiliary, **settings)
@@ -115,11 +117,13 @@ def test_every_rule_traces_as_one_graph() -> None:
 
 def test_a_report_traces_as_one_graph() -> None:
     primary, auxiliary = pairs(8, 50)
-    for rule in ("damper", "bloop", lambda primary, auxiliary: primary + auxiliary):
+    loss = torch.linspace(0, 0.1, 8, dtype=torch.float64)
+    own = lambda primary, auxiliary: primary + auxiliary  # noqa: E731
+    for rule in ("damper", "damper-fading", "bloop", own):
         traced = torch.compile(combine_reported, fullgraph=True, backend="eager")
-        assert torch.equal(
-            traced(rule, primary, auxiliary)[0], combine_reported(rule, primary, auxiliary)[0]
-        )
+        arguments = (rule, primary, auxiliary)
+        expected = combine_reported(*arguments, auxiliary_loss=loss)[0]
+        assert torch.equal(traced(*arguments, auxiliary_loss=loss)[0], expected)
 
 
 def test_compiled_code_agrees() -> None:
@@ -146,10 +150,11 @@ def test_each_rule_has_compiled_versions_of_its_own() -> None:
     # Dynamo keeps eight versions of one code object, and beyond them fullgraph=True is an error.
     torch._dynamo.reset()
     g_R, g_T = torch.randn(2, 3, 7, generator=torch.Generator().manual_seed(0))
-    rules = [rule for rule in RULES.values() if hasattr(rule, "explained")]
+    rules = {name: rule for name, rule in RULES.items() if hasattr(rule, "explained")}
     assert len(rules) > torch._dynamo.config.recompile_limit
-    for rule in rules:
+    for name, rule in rules.items():
+        loss = loss_argument(name)
         for function in (rule, rule.explained):
             compiled = torch.compile(function, fullgraph=True, backend="eager", dynamic=False)
-            torch.testing.assert_close(compiled(g_R, g_T), function(g_R, g_T))
+            torch.testing.assert_close(compiled(g_R, g_T, **loss), function(g_R, g_T, **loss))
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""One agent's gradients, parameter by parameter: the rules' results, and what happened, up to float32's rounding."""
+"""One agent's gradients, parameter by parameter: the rules' results up to float32's rounding."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from damper.errors import DamperError
 from damper.rules import RULES, GradientReport, combine_reported, combine_single
 from damper.rules._cpu_fast import CHUNK_SIZE, apply_rows, apply_single
+from tests.rules.references import LOSS, loss_argument
 
 SHAPES = [(CHUNK_SIZE // 40, 50), (50,), (3, 7), ()]  # the first takes several pieces
 SPAN = [name for name, rule in RULES.items() if hasattr(rule, "coefficients")]
@@ -32,9 +33,9 @@ def test_it_is_the_rule(name: str, conflict: bool) -> None:
     sign = -0.1 if conflict else 0.1
     auxiliary = [0.01 * g + sign * p for g, p in zip(gradients(1), primary, strict=True)]
     kept = flat(primary), flat(auxiliary)
-    quick = apply_single(RULES[name], primary, auxiliary)
+    quick = apply_single(RULES[name], primary, auxiliary, **loss_argument(name))
     assert quick is not None
-    expected, report = combine_reported(name, *kept)
+    expected, report = combine_reported(name, *kept, auxiliary_loss=LOSS)
     assert [part.shape for part in quick[0]] == [part.shape for part in primary]
     assert (flat(quick[0]) - expected).norm() <= 1e-6 * expected.norm()
     assert bool(quick[1].conflict) is conflict
@@ -75,9 +76,10 @@ def test_damper_has_it_and_rules_with_a_memory_have_not() -> None:
 @pytest.mark.parametrize("scale", [0.0, 1e-20, 1e20, float("nan")])
 def test_what_is_not_ordinary_takes_the_rules_own_path(name: str, scale: float) -> None:
     primary, auxiliary = gradients(0), gradients(1, scale)
-    assert apply_single(RULES[name], primary, auxiliary) is None
-    combined, _ = combine_single(name, primary, auxiliary)
-    assert torch.equal(flat(combined), combine_reported(name, flat(primary), flat(auxiliary))[0])
+    assert apply_single(RULES[name], primary, auxiliary, **loss_argument(name)) is None
+    combined, _ = combine_single(name, primary, auxiliary, auxiliary_loss=LOSS)
+    expected, _ = combine_reported(name, flat(primary), flat(auxiliary), auxiliary_loss=LOSS)
+    assert torch.equal(flat(combined), expected)
 
 
 def test_float64_and_expanded_gradients() -> None:
@@ -95,11 +97,9 @@ def test_rows_are_the_rule_each_for_itself(name: str) -> None:
     generator = torch.Generator().manual_seed(0)
     g_R, g_T = torch.randn(2, 5, CHUNK_SIZE + 7, generator=generator)
     g_T[3] = 0.0  # takes the rule's own path
-    own = (
-        {"eta": torch.linspace(0.0, 1.0, 5)}
-        if "eta" in inspect.signature(RULES[name]).parameters
-        else {}
-    )
+    per_agent = {"eta": torch.linspace(0.0, 1.0, 5), "auxiliary_loss": torch.linspace(0.0, 0.1, 5)}
+    accepted = inspect.signature(RULES[name]).parameters
+    own = {key: value for key, value in per_agent.items() if key in accepted}
     rows = apply_rows(RULES[name], g_R, g_T, **own)
     assert rows is not None
     expected, report = combine_reported(name, g_R, g_T, **own)

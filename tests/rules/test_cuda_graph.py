@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 import damper
-from damper.rules import RULES, combine_reported, has_memory, settings_of
-from tests.rules.references import pairs
+from damper.rules import RULES, combine_reported, has_memory, reads_loss, settings_of
+from tests.rules.references import loss_argument, pairs
 
 # The detector of waits warns, when switched on, that it may miss some.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:Synchronization debug mode")]
@@ -36,10 +36,10 @@ def on_device(seed: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Te
 
 
 def with_settings(name: str) -> dict[str, Any]:
-    """η per agent on the device; everything else by default."""
-    return (
-        {"eta": torch.linspace(0, 1, AGENTS, device="cuda")} if "eta" in settings_of(name) else {}
-    )
+    """η and the auxiliary loss per agent on the device; everything else by default."""
+    values = torch.linspace(0, 1, AGENTS, device="cuda")
+    settings = {"eta": values} if "eta" in settings_of(name) else {}
+    return settings | ({"auxiliary_loss": values / 10} if reads_loss(name) else {})
 
 
 def capture(function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
@@ -133,18 +133,19 @@ def test_settings_left_on_the_cpu_do_not_wait() -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_the_gpu_agrees_with_the_cpu(name: str) -> None:
     primary, auxiliary = pairs(AGENTS, N, torch.float32)
-    device = RULES[name](primary.cuda(), auxiliary.cuda())
-    host = RULES[name](primary, auxiliary)
+    device = RULES[name](primary.cuda(), auxiliary.cuda(), **loss_argument(name))
+    host = RULES[name](primary, auxiliary, **loss_argument(name))
     g, expected = (device[0].cpu(), host[0]) if has_memory(name) else (device.cpu(), host)
     assert ((g - expected).norm(dim=-1) <= 1e-6 * expected.norm(dim=-1)).all()
 
 
-def test_backward_does_not_wait() -> None:
+@pytest.mark.parametrize("rule", ["damper", "damper-fading"])
+def test_backward_does_not_wait(rule: str) -> None:
     layer = torch.nn.Linear(4, 3, device="cuda")
     x = torch.ones(8, 4, device="cuda")
     losses = layer(x).square().mean(), (layer(x) - layer(2 * x)).square().mean()
     with no_waiting():
-        report = damper.backward(*losses, layer.parameters(), eta=0.7)
+        report = damper.backward(*losses, layer.parameters(), rule=rule)
     assert all(
         parameter.grad is not None and parameter.grad.isfinite().all()
         for parameter in layer.parameters()

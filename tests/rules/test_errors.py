@@ -1,4 +1,4 @@
-"""A user's mistake raises one sentence: which argument, what it must be, what was given, what to do."""
+"""A mistake raises one sentence: which argument, what it must be, what was given, what to do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from damper import DamperError, combine
 from damper.rules import RULES, settings_of
+from tests.rules.references import loss_argument
 
 ONES = torch.ones(2, 3)
 each_rule = pytest.mark.parametrize("name", RULES)
@@ -46,6 +47,7 @@ def test_eta_outside_its_range(eta: Any, given: str) -> None:
         ("cagrad", "c", r"in \[0, 1\]"),
         ("metabalance", "r", r"in \[0, 1\]"),
         ("metabalance", "beta", r"in \[0, 1\]"),
+        ("damper-fading", "full_change", "finite and at least 1e-06"),
     ],
 )
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_eta_outside_its_range(eta: Any, given: str) -> None:
 )
 def test_other_settings_outside_their_range(name: str, setting: str, bounds: str, bad: Any) -> None:
     with pytest.raises(DamperError, match=rf"^{setting} must be {bounds}, but .+ was given: "):
-        RULES[name](ONES, ONES, **{setting: bad})
+        RULES[name](ONES, ONES, **loss_argument(name), **{setting: bad})
 
 
 def test_every_number_among_the_settings_is_checked() -> None:
@@ -61,7 +63,7 @@ def test_every_number_among_the_settings_is_checked() -> None:
         for setting, default in settings_of(name).items():
             if isinstance(default, float):
                 with pytest.raises(DamperError, match=rf"^{setting} must be "):
-                    RULES[name](ONES, ONES, **{setting: -1.0})
+                    RULES[name](ONES, ONES, **loss_argument(name), **{setting: -1.0})
 
 
 @pytest.mark.parametrize("bad", ["1.0", None, [0.5, 0.5], 1j, torch.tensor([0.5, 0.5j])])
@@ -95,7 +97,7 @@ def test_shapes_that_differ(name: str) -> None:
     with pytest.raises(
         ValueError, match=r"^auxiliary must have primary's shape \(2, 3\), but has \(3,\): "
     ):
-        RULES[name](ONES, torch.ones(3))
+        RULES[name](ONES, torch.ones(3), **loss_argument(name))
 
 
 @each_rule
@@ -105,11 +107,11 @@ def test_dtypes_without_a_gradient(name: str, dtype: torch.dtype) -> None:
     with pytest.raises(
         ValueError, match=rf"^primary must have a floating-point dtype, but has {dtype}: "
     ):
-        RULES[name](bad, bad)
+        RULES[name](bad, bad, **loss_argument(name))
     with pytest.raises(
         ValueError, match=rf"^auxiliary must have a floating-point dtype, but has {dtype}: "
     ):
-        RULES[name](ONES, bad)
+        RULES[name](ONES, bad, **loss_argument(name))
 
 
 @each_rule
@@ -119,7 +121,7 @@ def test_sparse_gradients(name: str) -> None:
             DamperError,
             match=r"^(primary|auxiliary) must be dense, but its layout is torch.sparse_coo: ",
         ):
-            RULES[name](*pair)
+            RULES[name](*pair, **loss_argument(name))
 
 
 @each_rule
@@ -128,7 +130,7 @@ def test_dtypes_that_differ(name: str) -> None:
         DamperError,
         match=r"^auxiliary must have primary's dtype torch.float32, but has torch.float64",
     ):
-        RULES[name](ONES, ONES.double())
+        RULES[name](ONES, ONES.double(), **loss_argument(name))
 
 
 @each_rule
@@ -136,7 +138,7 @@ def test_devices_that_differ(name: str) -> None:
     with pytest.raises(
         DamperError, match=r"^auxiliary must be on primary's device cpu, but is on meta: "
     ):
-        RULES[name](ONES, ONES.to("meta"))
+        RULES[name](ONES, ONES.to("meta"), **loss_argument(name))
 
 
 @each_rule
@@ -145,10 +147,10 @@ def test_gradients_without_entries(name: str, bad: torch.Tensor) -> None:
     with pytest.raises(
         DamperError, match=r"^primary must have shape \[..., n\] with n at least 1, but has \("
     ):
-        RULES[name](bad, bad)
+        RULES[name](bad, bad, **loss_argument(name))
 
 
 @each_rule
 def test_what_is_no_tensor(name: str) -> None:
     with pytest.raises(DamperError, match=r"^primary must be a tensor, not list: "):
-        RULES[name]([1.0, 2.0], ONES)
+        RULES[name]([1.0, 2.0], ONES, **loss_argument(name))

@@ -21,7 +21,10 @@ def test_each_agent_has_its_own_rule_and_settings() -> None:
         for name, value in {"eta": eta, "weight": weight}.items()
         if name in settings_of(",".join(names))
     }
-    together, report = combine_reported(",".join(names), g_R, g_T, choice=choice, **own)
+    loss = torch.linspace(0, 0.1, len(names))
+    together, report = combine_reported(
+        ",".join(names), g_R, g_T, auxiliary_loss=loss, choice=choice, **own
+    )
     for agent, index in enumerate(choice.tolist()):
         if names[index] == "plain":
             assert torch.equal(together[agent], g_R[agent]) and report.weight[agent] == 0
@@ -29,7 +32,9 @@ def test_each_agent_has_its_own_rule_and_settings() -> None:
         mine = {
             name: value[agent] for name, value in own.items() if name in settings_of(names[index])
         }
-        alone, seen = combine_reported(names[index], g_R[agent], g_T[agent], **mine)
+        alone, seen = combine_reported(
+            names[index], g_R[agent], g_T[agent], auxiliary_loss=loss[agent], **mine
+        )
         assert torch.equal(together[agent], alone), names[index]
         assert torch.equal(report.weight[agent], seen.weight)
 

@@ -17,6 +17,7 @@ from tests.rules.references import combined, pairs
 # ⟨g, g_R⟩ ≥ n_R²: to first order the primary loss falls at least as fast as by its own gradient.
 KEEPS_PRIMARY_PROGRESS = [
     "damper",
+    "damper-fading",
     "unconditional-projection",
     "pegrad",
     "cosine-gating",
@@ -27,7 +28,7 @@ KEEPS_PRIMARY_PROGRESS = [
 # ⟨g, g_R⟩ ≥ 0 and ⟨g, g_T⟩ ≥ 0: neither loss rises, to first order.
 SERVES_BOTH = ["pcgrad", "mgda", "nash-mtl", "gradnorm"]
 # ‖g − g_R‖ ≤ n_R: the auxiliary never outweighs the primary.
-BOUNDED = ["damper", "unconditional-sum", "unconditional-projection", "pegrad"]
+BOUNDED = ["damper", "damper-fading", "unconditional-sum", "unconditional-projection", "pegrad"]
 # Rules whose answer has a length of its own: scaling both gradients leaves it.
 UNIT_FREE = ["nash-mtl"]
 PROMISES_NOTHING = ["scalarization", "cagrad", "metabalance"]

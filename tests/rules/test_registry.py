@@ -21,11 +21,12 @@ from damper.rules import (
     find,
     has_memory,
     initial_state,
+    reads_loss,
     rebuild_state,
     settings_of,
     state_tensors,
 )
-from tests.rules.references import pairs
+from tests.rules.references import LOSS, combined, pairs
 
 each_rule = pytest.mark.parametrize("name", RULES)
 
@@ -52,6 +53,11 @@ def test_memory_is_told_by_the_signature() -> None:
     assert {name for name in RULES if has_memory(name)} == {"bloop", "metabalance"}, (
         "name a new one here"
     )
+
+
+def test_reading_the_loss_is_told_by_the_signature() -> None:
+    assert {name for name in RULES if reads_loss(name)} == {"damper-fading"}, "name a new one here"
+    assert reads_loss("plain,damper,damper-fading") and not reads_loss("plain,damper")
 
 
 @each_rule
@@ -87,6 +93,7 @@ def test_settings_come_with_their_defaults() -> None:
     assert settings_of("damper") == {"eta": 1.0}
     assert settings_of("metabalance") == {"r": 0.7, "beta": 0.9, "sizes": None}
     assert settings_of("pcgrad") == {}
+    assert settings_of("damper-fading") == {"full_change": 0.3}
 
 
 def test_an_unknown_name_is_met_with_the_nearest() -> None:
@@ -109,18 +116,17 @@ def test_an_unknown_setting_is_met_with_the_known() -> None:
 @each_rule
 def test_the_report_of_any_rule(name: str) -> None:
     g_R, g_T = pairs(9, 5)
-    g, report = combine_reported(name, g_R, g_T)
+    g, report = combine_reported(name, g_R, g_T, auxiliary_loss=LOSS)
     n_R, n_T, b = g_R.norm(dim=-1), g_T.norm(dim=-1), (g_R * g_T).sum(-1)
     torch.testing.assert_close(report.cosine, b / (n_R * n_T), rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(report.norm_ratio, n_T / n_R, rtol=1e-12, atol=0)
     assert torch.equal(report.conflict, b < 0)
     assert not report.guard.any()
     assert (report.state is not None) == has_memory(name)
+    assert torch.equal(g, combined(name, g_R, g_T))
     if has_memory(name):
-        assert torch.equal(g, RULES[name](g_R, g_T)[0])
         expected = (g - g_R).norm(dim=-1) / n_R
     else:
-        assert torch.equal(g, RULES[name](g_R, g_T))
         # The part of g outside the primary's direction comes from the auxiliary alone.
         expected = across(g, g_R).norm(dim=-1) / across(g_T, g_R).norm(dim=-1) * n_T / n_R
     torch.testing.assert_close(report.weight, expected, rtol=1e-9, atol=1e-12)

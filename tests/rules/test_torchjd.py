@@ -1,4 +1,4 @@
-"""Four rules against an independent library. Its solvers, not the equations, set the tolerances of the last two."""
+"""Four rules against an independent library, whose solvers set the last two's tolerances."""
 
 from __future__ import annotations
 

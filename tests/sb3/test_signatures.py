@@ -14,6 +14,7 @@ pytest.importorskip("stable_baselines3")
 import stable_baselines3
 from stable_baselines3.common.type_aliases import Schedule
 from stable_baselines3.common.vec_env import VecEnv
+from torch import Tensor
 
 import damper.sb3
 from damper.errors import DamperError, MissingExtraError
@@ -88,10 +89,29 @@ def test_ppo_s_eta_is_0_unless_given_or_a_method_s_own(tmp_path: Path) -> None:
 
 
 def test_eta_belongs_to_methods_that_have_it() -> None:
-    model = damper.sb3.TD3("MlpPolicy", "Pendulum-v1", buffer_size=10, method="caps", eta=1.0)
+    model = damper.sb3.TD3("MlpPolicy", "Pendulum-v1", buffer_size=10, method="caps")
     assert not hasattr(model, "eta")
-    with pytest.raises(DamperError, match="eta is neither"):
-        damper.sb3.TD3("MlpPolicy", "Pendulum-v1", method="caps", eta=0.5)
+    for eta in (0.5, 1.0):
+        with pytest.raises(DamperError, match="eta is neither"):
+            damper.sb3.TD3("MlpPolicy", "Pendulum-v1", method="caps", eta=eta)
+
+
+@pytest.mark.parametrize(("name", "default"), [("PPO", 0.0), ("TD3", 1.0), ("DDPG", 1.0)])
+def test_an_eta_equal_to_the_classs_default_is_still_the_one_given(
+    name: str, default: float
+) -> None:
+    def eta(**settings: Any) -> Any:
+        small = {"n_steps": 64} if name == "PPO" else {"buffer_size": 10}
+        return getattr(damper.sb3, name)("MlpPolicy", "Pendulum-v1", **small, **settings).eta
+
+    def halfway(primary: Tensor, auxiliary: Tensor, *, eta: float = 0.4) -> Tensor:
+        return primary + eta * auxiliary
+
+    own = Method("mine", actor=temporal, rule="damper", defaults={"eta": 0.3})
+    assert (eta(), eta(rule=halfway), eta(method=own)) == (default, 0.4, 0.3)
+    assert eta(rule=halfway, eta=default) == eta(method=own, eta=default) == default
+    signature = inspect.signature(getattr(damper.sb3, name)).parameters["eta"]
+    assert str(signature).endswith(f"= {default}")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What "smooth" means: one small file per method, pure functions of (policy, critic, batch, noise)."""
+"""What "smooth" means: a small file per method, pure functions of networks, batch and noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maths shared by the losses: per-agent settings, norms with a gradient at zero, squashed Gaussians."""
+"""Maths shared by the losses: settings per agent, a norm smooth at zero, squashed Gaussians."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from damper.interface import Setting
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
-
 S = TypeVar("S", Tensor, Setting)
 
 
 def unsqueeze_like(setting: S, like: Tensor) -> S:
-    """Append axes to a per-agent setting ``[P]`` so that it broadcasts with ``like``, ``[P, ...]``; floats pass."""
+    """A setting ``[P]`` with axes that broadcast with ``like``, ``[P, ...]``; floats pass."""
     if not isinstance(setting, Tensor) or setting.ndim == 0:
         return setting
     return setting.reshape(setting.shape + (1,) * (like.ndim - setting.ndim))
@@ -27,7 +26,7 @@ def length(x: Tensor) -> Tensor:
     """``‖x‖₂`` over the last axis, with gradient 0 at 0, where that of a square root is NaN.
 
     Not ``vector_norm``: torch 2.11 differentiates it wrongly inside ``torch.compile`` when that
-        axis has one entry.
+    axis has one entry.
     """
     squared = x.square().sum(-1)
     moved = squared > 0
@@ -35,12 +34,10 @@ def length(x: Tensor) -> Tensor:
 
 
 def squashed_gaussian(mean: Tensor, log_std: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
-    """``a = tanh(m + σ ε)``, ``[..., A]``, and ``log π(a)``, ``[...]``; the tanh correction has SB3's 1e-6."""
+    """``a = tanh(m + σ ε)``, ``[..., A]``, and ``log π(a)``, ``[...]``, with SB3's 1e-6 in it."""
     action = torch.tanh(mean + log_std.exp() * epsilon)
-    log_prob = (
-        -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI - (1.0 - action.square() + 1e-6).log()
-    )
-    return action, log_prob.sum(-1)
+    gaussian = -0.5 * epsilon.square() - log_std - _HALF_LOG_2PI
+    return action, (gaussian - (1.0 - action.square() + 1e-6).log()).sum(-1)
 
 
 def mean_square(x: Tensor) -> Tensor:

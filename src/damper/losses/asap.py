@@ -20,21 +20,17 @@ def _asap(
     lambda_T: Setting = 0.05,
     squash: bool = False,
 ) -> Tensor:
-    r"""``λ_S ½ mse(μ(s'), P̄(s)) + λ_P ½ mse(P(s), stopgrad μ(s')) + λ_T L_T``, ``L_T`` being Grad-CAPS's term.
+    r"""``λ_S ½ mse(μ(s'), P̄(s)) + λ_P ½ mse(P(s), stopgrad μ(s')) + λ_T L_T``.
 
-    Kwak and Hwang 2026 (arXiv 2601.18479). ``P`` is a second head on the actor's last hidden layer,
-    and ``P̄`` is that head in a Polyak average of the whole actor. Neither ``P̄`` nor the target of
-    ``P`` receives a gradient.
+    Kwak and Hwang 2026 (arXiv 2601.18479). ``L_T`` is Grad-CAPS's term, ``P`` a second head on the
+    actor's last hidden layer, and ``P̄`` that head in a Polyak average of the whole actor. Neither
+    ``P̄`` nor the target of ``P`` receives a gradient.
 
     Args:
-        policy: μ, P and P̄.
-        batch: s⁻, s and s'.
-        noise: none.
         lambda_S: weight of the alignment.
         lambda_P: weight of the prediction.
         lambda_T: weight of Grad-CAPS's term.
-        squash: apply tanh to a stochastic actor's second head too; a deterministic actor's always
-            has it.
+        squash: apply tanh to a stochastic actor's second head too, as a deterministic one's has.
     """
 
     def head(raw: Tensor) -> Tensor:

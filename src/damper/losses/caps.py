@@ -23,9 +23,6 @@ def _caps(
     averaged over batch and action dimensions.
 
     Args:
-        policy: μ.
-        batch: s and s'.
-        noise: ``caps``: ε.
         lambda_T: weight of the temporal term.
         lambda_S: weight of the spatial term.
         sigma: σ of the noise, in raw observation units.

@@ -1,4 +1,4 @@
-"""Grad-CAPS: penalise zigzag, the action's second difference, relative to how far the action moves."""
+"""Grad-CAPS: penalise zigzag, the action's second difference, relative to how far it moves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHIFT = 1e-4  # keeps the displacement away from zero
 
 
 def zigzag(policy: Policy, batch: Batch, form: Literal["released", "paper"] = "released") -> Tensor:
-    r"""``mean(½ (2μ(s) − μ(s') − μ(s⁻))² h)`` over batch and action dimensions, one value per agent.
+    r"""``mean(½ (2μ(s) − μ(s') − μ(s⁻))² h)`` over batch and action dimensions, per agent.
 
     ``h`` is detached: ``tanh(1/δ²)`` with ``δ = μ(s') − μ(s⁻) + 1e-4`` in the released code,
     ``1 / (tanh|μ(s') − μ(s⁻)| + 1e-4)`` in the paper.
@@ -40,9 +40,6 @@ def _grad_caps(
     Lee, Cao, Dao, Chen and Wu 2024 (arXiv 2407.04315). At an episode's first step ``s⁻ = s``.
 
     Args:
-        policy: μ.
-        batch: s⁻, s and s'.
-        noise: none.
         lambda_T: weight of the term.
         form: which ``h``: "released" for the released code's, "paper" for the paper's.
     """

@@ -50,7 +50,7 @@ def neighbour(
 
 
 def hellinger(p: tuple[Tensor, Tensor], q: tuple[Tensor, Tensor]) -> Tensor:
-    r"""Squared Hellinger distance of diagonal Gaussians given as (mean, log standard deviation), ``[...]``.
+    r"""Squared Hellinger distance of diagonal Gaussians, (mean, log standard deviation), ``[...]``.
 
     ``H² = 1 − Π_i cosh(Δℓ_i)^{-1/2} exp(−Δm_i² / (8 σ_i σ̃_i cosh Δℓ_i))``, since ``σ² + σ̃² = 2 σ
     σ̃ cosh Δℓ``. Bijections such as tanh do not change it.
@@ -76,9 +76,6 @@ def _actor(
     Kobayashi 2022 (arXiv 2202.07152).
 
     Args:
-        policy: μ, or the Gaussian before tanh.
-        batch: s and s'.
-        noise: ``l2c2``: u divided by w, shared with the critic's term.
         sigma: σ, size of the neighbourhood of s, in steps.
         lambda_low: λ_, the weight at the edge of the neighbourhood.
         lambda_high: λ̄, the weight at s itself; must exceed σλ_.
@@ -117,12 +114,11 @@ def _critic(
 
 def check_bounds(sigma: Setting, lambda_low: Setting, lambda_high: Setting, **others: Any) -> None:
     """Raise unless ``lambda_high > sigma * lambda_low``."""
-    low = sigma * lambda_low
-    if not bool(torch.as_tensor(lambda_high > low).all()):
+    if not bool(torch.as_tensor(lambda_high > sigma * lambda_low).all()):
         raise DamperError(
-            f"lambda_high must be greater than sigma * lambda_low, but {lambda_high} was given "
-            "with "
-            f"sigma={sigma} and lambda_low={lambda_low}: raise lambda_high or lower lambda_low."
+            f"lambda_high must be greater than sigma * lambda_low, but {lambda_high} was given, "
+            f"with sigma={sigma} and lambda_low={lambda_low}: raise lambda_high or lower "
+            "lambda_low."
         )
 
 

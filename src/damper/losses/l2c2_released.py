@@ -1,4 +1,4 @@
-"""L2C2 as in its released SAC code, for comparison: it compares the two policies at different actions."""
+"""L2C2 as in its released SAC code, for comparison: it compares policies at different actions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def _actor(
     lambda_high: Setting = 1.0,
     released_d: bool = True,
 ) -> Tensor:
-    r"""SAC: ``mean(λ_π max(0, 1 − ¼ Σ_k exp(½ clip(log π(ã_k|s̃) − log π(a_k|s), ±10))))``; TD3: as ``l2c2``.
+    r"""``mean(λ_π max(0, 1 − ¼ Σ_k exp(½ clip(log π(ã_k|s̃) − log π(a_k|s), ±10))))``.
 
+    That is for SAC; for TD3 it is ``l2c2``.
     ``a_k ~ π(·|s)`` and ``ã_k ~ π(·|s̃)`` are separate draws, so the ratio does not compare
     densities at the same action and says almost nothing about the mean.
     """
@@ -48,14 +49,9 @@ def _actor(
     return (near.weight * (1.0 - overlap).clamp(min=0.0)).mean(-1)
 
 
-_draws = {
-    f"l2c2_{where}_{k}": Noise("normal", "action")
-    for where in ("here", "there")
-    for k in range(DRAWS)
-}
-l2c2_released_actor = Loss(
-    _actor, noise=NOISE | _draws, reads_outputs_only=True, relation=check_bounds
-)
+_purposes = [f"l2c2_{where}_{k}" for where in ("here", "there") for k in range(DRAWS)]
+_noise = NOISE | dict.fromkeys(_purposes, Noise("normal", "action"))
+l2c2_released_actor = Loss(_actor, noise=_noise, reads_outputs_only=True, relation=check_bounds)
 l2c2_released_critic = Loss(
     functools.partial(l2c2_critic.function, released_d=True),
     noise=NOISE,

@@ -31,23 +31,10 @@ def curvature(critic: Critic, obs: Tensor, action: Tensor, v: Tensor) -> tuple[T
     return (Hv * v).sum(-1), gradient
 
 
-def action_gradients(
-    critic: Critic, observations: Sequence[Tensor], action: Tensor, v: Tensor
-) -> tuple[list[Tensor], Tensor]:
-    """``∇ₐQ_j`` at each observation and ``vᵀ∇²ₐₐQ_j v`` at the first.
-
-    A ``CriticWithActionGradients`` provides both, differentiable once; for any other critic they
-    are computed as derivatives of its values.
-    """
-    if hasattr(critic, "action_gradients"):  # torch.compile cannot trace isinstance of a protocol
-        return critic.action_gradients(observations, action, v)
-    return nested_action_gradients(critic, observations, action, v)
-
-
 def nested_action_gradients(
     critic: Critic, observations: Sequence[Tensor], action: Tensor, v: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """``action_gradients`` of any differentiable critic, by nested derivatives."""
+    """``∇ₐQ_j`` at each observation and ``vᵀ∇²ₐₐQ_j v`` at the first, by nested derivatives."""
     a, v = (x.unsqueeze(-3).expand(*x.shape[:-2], 2, -1, -1) for x in (action, v))
     first, *others = observations
     vHv, gradient = curvature(critic, first, a, v)
@@ -69,16 +56,12 @@ def _pave(
 ) -> Tensor:
     r"""``λ₁ MPR + λ₂ VFC + λ₃ Curv``, each summed over the two critics, at the replay action.
 
-    Nothing is detached. ``MPR = mse(∇ₐQ(s + σε, a), ∇ₐQ(s, a))``,
+    Nothing is detached, ε ~ N(0, I), and v is ±1 per action dimension; both critics share them and
+    need an activation with a second derivative. ``MPR = mse(∇ₐQ(s + σε, a), ∇ₐQ(s, a))``,
     ``VFC = mse(∇ₐQ(s', a), ∇ₐQ(s, a))`` and ``Curv = mean relu(vᵀ∇²ₐₐQ v + δ)``: Lee, Kwak, Kim and
     Hwang 2026 (arXiv 2601.22970).
 
     Args:
-        critic: Q₁ and Q₂; they need an activation with a second derivative.
-        policy: not used.
-        batch: s, a and s'.
-        noise: ``pave_state``: ε ~ N(0, I); ``pave_direction``: v, ±1 per action dimension. Both
-            critics share them.
         lambda_1: weight of mixed-partial regularization.
         lambda_2: weight of vector-field consistency.
         lambda_3: weight of curvature preservation.
@@ -87,9 +70,11 @@ def _pave(
     """
     noisy = batch.obs + unsqueeze_like(sigma, batch.obs) * noise["pave_state"]
     observations = (batch.obs, noisy, batch.next_obs)
-    (gradient, *others), vHv = action_gradients(
-        critic, observations, batch.action, noise["pave_direction"]
-    )
+    inputs = observations, batch.action, noise["pave_direction"]
+    if hasattr(critic, "action_gradients"):  # torch.compile cannot trace isinstance of a protocol
+        (gradient, *others), vHv = critic.action_gradients(*inputs)
+    else:
+        (gradient, *others), vHv = nested_action_gradients(critic, *inputs)
     MPR, VFC = (mean_square(other - gradient).sum(-1) for other in others)
     Curv = torch.relu(vHv + unsqueeze_like(delta, vHv)).mean(-1).sum(-1)
     return lambda_1 * MPR + lambda_2 * VFC + lambda_3 * Curv

@@ -19,7 +19,7 @@ Units = Literal["policy", "environment"]
 def temporal_loss(
     policy: Callable[[Any], Tensor], obs: Any, next_obs: Any, mask: Tensor | None = None
 ) -> Tensor:
-    r"""``L_T = mean over the batch of ‖μ(s') − μ(s)‖²`` (sum over action dimensions), over the pairs kept.
+    r"""``L_T = mean ‖μ(s') − μ(s)‖²`` over the pairs kept (sum over action dimensions).
 
     Args:
         policy: μ, a callable from observations to deterministic actions ``[..., B, A]``, in
@@ -37,8 +37,7 @@ def temporal_loss(
     if not callable(policy):
         raise DamperError(
             "policy must be a function from observations to actions, but a "
-            f"{type(policy).__name__} was given: pass "
-            "the actor itself, not its actions."
+            f"{type(policy).__name__} was given: pass the actor itself, not its actions."
         )
     mu_next, mu = policy(next_obs), policy(obs)
     if not isinstance(mu, Tensor):
@@ -95,21 +94,18 @@ def masked_distance(mu_next: Tensor, mu: Tensor, mask: Tensor | None) -> Tensor:
     if mu.ndim < 2 or mu.shape != mu_next.shape:
         raise DamperError(
             "policy must return actions [..., batch, action] of one shape for both states, but "
-            "returned "
-            f"{tuple(mu.shape)} for obs and {tuple(mu_next.shape)} for next_obs: give both the "
-            "same batch."
+            f"returned {tuple(mu.shape)} for obs and {tuple(mu_next.shape)} for next_obs: give "
+            "both the same batch."
         )
     if not mu.is_floating_point():
         raise DamperError(
             f"policy must return actions of a floating-point dtype, but returned {mu.dtype}: the "
-            "temporal loss is for "
-            "continuous actions only."
+            "temporal loss is for continuous actions only."
         )
     difference = mu_next - mu
     if difference.dtype in (torch.float16, torch.bfloat16):
-        difference = (
-            difference.float()
-        )  # sums over a batch exceed float16's range, and the loss would be 0
+        # Sums over a batch exceed float16's range, and the loss would be 0.
+        difference = difference.float()
     return masked_mean(difference.square().sum(-1), mask)
 
 
@@ -123,12 +119,10 @@ def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
             "torch.as_tensor."
         )
     if mask.dtype is not torch.bool and not mask.is_floating_point():
-        # ~ of an integer 0 or 1 is -1 or -2 (255 or 254): it would keep every pair, and -1 or -2
-        # flip the loss's sign.
+        # ~ of an integer 0 or 1 is -1 or -2 (255 or 254), which keeps all pairs or flips the sign.
         raise DamperError(
             f"mask must be boolean or floating-point, but is {mask.dtype}, for which ~ is not a "
-            "logical not: pass done "
-            "== 0."
+            "logical not: pass done == 0."
         )
     keep = mask.squeeze(-1) if mask.shape == (*values.shape, 1) else mask
     if keep.shape != values.shape:
@@ -152,9 +146,6 @@ def _temporal(
     r"""``L_T`` on a batch.
 
     Args:
-        policy: μ.
-        batch: s and s'.
-        noise: none.
         mask_terminal: leave out pairs that end in a termination.
         squared: penalise ``‖μ(s') − μ(s)‖²``; otherwise the norm itself, as earlier public code
             did.

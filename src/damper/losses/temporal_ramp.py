@@ -1,4 +1,4 @@
-"""A penalty on the temporal loss whose weight grows with training: return first, smoothness later."""
+"""Penalty on the temporal loss whose weight grows with training: return first, smoothness later."""
 
 from __future__ import annotations
 
@@ -20,18 +20,12 @@ def _temporal_ramp(
     r"""``λ (k/K) L_T``, where k of K steps are done.
 
     Args:
-        policy: μ.
-        batch: s, s' and the share ``k/K``.
-        noise: none.
         weight: λ, reached at the end of training.
         mask_terminal: leave out pairs that end in a termination.
         units: units of the actions: "policy", scaled to [-1, 1], or "environment".
     """
-    return (
-        weight
-        * batch.progress
-        * temporal(policy, batch, noise, mask_terminal=mask_terminal, units=units)
-    )
+    L_T = temporal(policy, batch, noise, mask_terminal=mask_terminal, units=units)
+    return weight * batch.progress * L_T
 
 
 temporal_ramp = Loss(_temporal_ramp, reads_outputs_only=True)

@@ -6,7 +6,6 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import torch
@@ -19,6 +18,8 @@ from damper.errors import DamperError
 from damper.interface import Batch
 from damper.losses.temporal_ramp import temporal_ramp
 from damper.method_args import (
+    PPO_ETA,
+    DefaultEta,
     check_names,
     check_no_critic_loss,
     choose,
@@ -37,8 +38,6 @@ from damper.rules import (
     state_tensors,
 )
 from damper.schedules import Schedule
-
-ETA = 0.0  # at 1, which is right for TD3 and SAC, PPO may learn nothing: docs/ppo.md
 
 
 class PPO(RslRlPPO):  # type: ignore[misc]
@@ -80,7 +79,7 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         storage: Any,
         *positional: Any,
         method: str | Method = "damper",
-        eta: float | str | Callable[[float], float] = ETA,
+        eta: float | str | Callable[[float], float] = PPO_ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         iterations: int | None = None,
@@ -89,9 +88,9 @@ class PPO(RslRlPPO):  # type: ignore[misc]
         """Settings are checked before anything is built."""
         names = inspect.signature(RslRlPPO.__init__).parameters
         given = {name: arguments.pop(name) for name in list(arguments) if name not in names}
-        if not (isinstance(eta, Real) and eta == ETA):
+        if not isinstance(eta, DefaultEta):
             given["eta"] = eta
-        self.method = default_eta(choose(method, rule, auxiliary), ETA)
+        self.method = default_eta(choose(method, rule, auxiliary), PPO_ETA)
         check_names(self.method, given, names, "rsl_rl's PPO")
         self._parsed_settings = parse_settings(self.method, given)
         self._iterations = iterations

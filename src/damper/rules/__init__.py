@@ -1,8 +1,9 @@
-"""Gradient-combination rules: ``(primary, auxiliary, **settings) -> combined``, one small file each.
+"""Gradient-combination rules: ``(primary, auxiliary, **settings) -> combined``, one file each.
 
 Every rule is batched over leading axes (``[..., n]``), pure, and free of branches on tensor values.
-A rule with memory takes ``state=None`` and returns ``(combined, state)``. Where the auxiliary
-gradient is zero or not finite, every rule returns the primary, bit for bit.
+A rule with memory takes ``state=None`` and returns ``(combined, state)``; one that reads the
+auxiliary loss's value requires it as the keyword ``auxiliary_loss``, one per agent. Where the
+auxiliary gradient is zero or not finite, every rule returns the primary, bit for bit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from damper._checks import Setting
 from damper.errors import DamperError, did_you_mean
 from damper.rules._cpu_fast import apply_rows, apply_single
 from damper.rules._merge import can_share_population, merge_rules
@@ -24,6 +26,7 @@ from damper.rules.bloop import bloop
 from damper.rules.cagrad import cagrad
 from damper.rules.cosine_gating import cosine_gating
 from damper.rules.damper import combine, damper
+from damper.rules.damper_fading import damper_fading
 from damper.rules.dynamic_barrier import dynamic_barrier
 from damper.rules.gcr_ppo import gcr_ppo
 from damper.rules.gradnorm import gradnorm
@@ -38,6 +41,7 @@ from damper.rules.unconditional_sum import unconditional_sum
 
 RULES: dict[str, Rule] = {
     "damper": damper,
+    "damper-fading": damper_fading,
     "scalarization": scalarization,
     "unconditional-sum": unconditional_sum,
     "unconditional-projection": unconditional_projection,
@@ -67,6 +71,7 @@ __all__ = [
     "find",
     "has_memory",
     "initial_state",
+    "reads_loss",
     "rebuild_state",
     "settings_of",
     "state_tensors",
@@ -74,7 +79,7 @@ __all__ = [
 
 
 def find(rule: str | Rule) -> Rule:
-    """Look up a rule by name; a callable is returned as it is, and comma-separated names give one rule per agent."""
+    """The rule of that name; a callable as it is; for "a,b" one rule per agent."""
     if callable(rule):
         return rule
     if isinstance(rule, str) and "," in rule:
@@ -104,20 +109,44 @@ def has_memory(rule: str | Rule) -> bool:
     return "state" in _parameters(find(rule))
 
 
+def reads_loss(rule: str | Rule) -> bool:
+    """Whether the rule takes the value of the auxiliary loss."""
+    return "auxiliary_loss" in _parameters(find(rule))
+
+
 def settings_of(rule: str | Rule) -> dict[str, Any]:
     """The rule's settings with their defaults, ``inspect.Parameter.empty`` where there is none."""
     parameters = list(_parameters(find(rule)).values())[2:]
     return {
-        p.name: p.default for p in parameters if p.name != "state" and p.kind is not p.VAR_KEYWORD
+        p.name: p.default
+        for p in parameters
+        if p.name not in ("state", "auxiliary_loss") and p.kind is not p.VAR_KEYWORD
     }
 
 
 def combine_reported(
-    rule: str | Rule, primary: Tensor, auxiliary: Tensor, state: Any = None, **settings: Any
+    rule: str | Rule,
+    primary: Tensor,
+    auxiliary: Tensor,
+    state: Any = None,
+    *,
+    auxiliary_loss: Setting | None = None,
+    **settings: Any,
 ) -> tuple[Tensor, GradientReport]:
-    """Apply any rule, with or without memory, and report what it did (the new memory is ``report.state``)."""
+    """Apply any rule and report what it did.
+
+    Args:
+        rule: a name in ``RULES`` or a callable.
+        primary: ``g_R``, [..., n].
+        auxiliary: ``g_T``, likewise.
+        state: the memory of a rule that has one, the previous call's ``report.state``.
+        auxiliary_loss: the value of the loss whose gradient is ``g_T``, one per agent; needed by
+            rules that read it (``reads_loss``), ignored for the others.
+        **settings: the rule's own settings.
+    """
     rule = find(rule)
     _check_settings(rule, state, settings)
+    settings |= _loss_argument(rule, auxiliary_loss)
     return apply_reported(rule, primary, auxiliary, state, has_memory(rule), **settings)
 
 
@@ -126,15 +155,18 @@ def combine_single(
     primary: Sequence[Tensor],
     auxiliary: Sequence[Tensor],
     state: Any = None,
+    *,
+    auxiliary_loss: Setting | None = None,
     **settings: Any,
 ) -> tuple[list[Tensor], GradientReport]:
-    """``combine_reported`` for one agent, parameter by parameter: faster on a CPU, equal up to float32's rounding.
+    """``combine_reported`` for one agent, parameter by parameter: faster on a CPU.
 
     For eager code: on a CPU it reads the gradients' norms, which is a graph break under
         ``torch.compile``.
     """
     rule = find(rule)
     _check_settings(rule, state, settings)
+    settings |= _loss_argument(rule, auxiliary_loss)
     quick = apply_single(rule, primary, auxiliary, **settings)
     if quick is not None:
         return quick
@@ -152,16 +184,17 @@ def combine_single(
 
 
 def initial_state(rule: str | Rule, like: Tensor, **settings: Any) -> Any:
-    """A rule's state after a step on zero gradients of the shape of ``like``; None for rules without memory."""
+    """A rule's state after a step on zero gradients and losses; None for rules without memory."""
     if not has_memory(rule):
         return None
     zeros = torch.zeros_like(like)
-    state = combine_reported(rule, zeros, zeros, None, **settings)[1].state
+    loss = zeros.new_zeros(zeros.shape[:-1])
+    state = combine_reported(rule, zeros, zeros, auxiliary_loss=loss, **settings)[1].state
     return rebuild_state(type(state), [tensor.clone() for tensor in state_tensors(state)])
 
 
 def state_tensors(state: Any) -> tuple[Tensor, ...]:
-    """The tensors of a rule's state, which is a tensor, a tuple, named tuple or list of tensors, or None."""
+    """The tensors of a rule's state: a tensor, a (named) tuple or list of tensors, or None."""
     if state is None:
         return ()
     tensors = (
@@ -191,8 +224,21 @@ def rebuild_state(kind: type, tensors: Sequence[Tensor]) -> Any:
     )  # a named tuple takes its fields one by one
 
 
+def _loss_argument(rule: Rule, auxiliary_loss: Setting | None) -> dict[str, Setting]:
+    """The auxiliary loss as a keyword argument, for a rule that reads it."""
+    if not reads_loss(rule):
+        return {}
+    if auxiliary_loss is None:
+        title = getattr(rule, "__name__", "the rule")
+        raise DamperError(
+            f"auxiliary_loss must be given for {title}, which reads the value of the loss whose "
+            "gradient is the auxiliary, but was not: pass it, or use damper.backward, which does."
+        )
+    return {"auxiliary_loss": auxiliary_loss}
+
+
 def _check_settings(rule: Rule, state: Any, settings: dict[str, Any]) -> None:
-    """Raise for a setting that the rule does not have, or a state given to a rule without memory."""
+    """Raise for a setting that the rule does not have, or a state for a rule without memory."""
     title = getattr(rule, "__name__", "the rule")
     if state is not None and not has_memory(rule):
         given = type(state).__name__

@@ -1,4 +1,4 @@
-"""A two-vector rule on one agent's gradients on a CPU, parameter by parameter, with few passes over memory.
+"""A two-vector rule on one agent's gradients on a CPU, with few passes over memory.
 
 The allocator returns large temporaries to the system after every call, and mapping their pages
 again takes longer than the arithmetic. So nothing is flattened, and sums run over float64 copies of
@@ -36,7 +36,7 @@ def apply_single(
         rule: any rule.
         primary: ``g_R``, one tensor per parameter.
         auxiliary: ``g_T``, likewise.
-        **settings: the rule's settings.
+        **settings: the rule's settings, and the auxiliary loss for a rule that reads it.
     """
     coefficients: Coefficients | None = getattr(rule, "coefficients", None)
     several = any(isinstance(value, Tensor) and value.ndim > 0 for value in settings.values())
@@ -56,11 +56,9 @@ def _apply_ordinary(
     auxiliary: Sequence[Tensor],
     settings: Mapping[str, Any],
 ) -> tuple[list[Tensor], GradientReport] | None:
-    """Compute ``apply_single``; None where a norm is out of range or hidden by a ``torch.func`` transform."""
-    if any(
-        torch._C._functorch.is_functorch_wrapped_tensor(gradient)
-        for gradient in (*primary, *auxiliary)
-    ):
+    """``apply_single``; None for a norm out of range or hidden by a ``torch.func`` transform."""
+    tensors = [value for value in settings.values() if isinstance(value, Tensor)]
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, (*primary, *auxiliary, *tensors))):
         return None
     n_R, n_T, c = _measure(primary, auxiliary)
     if not (1.0 / SAFE_NORM < n_R < SAFE_NORM and 1.0 / SAFE_NORM < n_T < SAFE_NORM):
@@ -80,10 +78,10 @@ def _apply_ordinary(
 def apply_rows(
     rule: Rule, primary: Tensor, auxiliary: Tensor, **settings: Any
 ) -> tuple[Tensor, GradientReport] | None:
-    """``apply_single`` for every row of ``[P, n]``, and the rule itself for rows whose norms are out of its range.
+    """``apply_single`` for every row of ``[P, n]``; the rule itself where norms are out of range.
 
-    Returns None for other rules, dtypes and devices. Settings are floats or ``[P]``. Rows are
-    independent.
+    Returns None for other rules, dtypes and devices. Settings, and the auxiliary loss
+    among them, are floats or ``[P]``. Rows are independent.
     """
     if not hasattr(rule, "coefficients") or not _are_simple([primary]):
         return None
@@ -124,7 +122,7 @@ def _measure(primary: Sequence[Tensor], auxiliary: Sequence[Tensor]) -> tuple[fl
 
 
 def _pieces(gradients: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Flat pieces for sums: large gradients split, small ones concatenated to save the fixed cost of an operation."""
+    """Flat pieces for sums: large gradients split, small ones concatenated."""
     small = [gradient.reshape(-1) for gradient in gradients if gradient.numel() < CHUNK_SIZE]
     large = [gradient.reshape(-1) for gradient in gradients if gradient.numel() >= CHUNK_SIZE]
     whole = [torch.cat(small), *large] if small else large

@@ -11,7 +11,7 @@ from damper.rules._two_vector import PairStats
 
 
 def magnitude(stats: PairStats, eta: Setting) -> Tensor:
-    """``s_η = n_R w`` with ``q = min(n_T/n_R, 1)`` and ``w = q^(1−η)``, from logarithms; 0 where a norm is 0.
+    """``s_η = n_R w`` with ``w = min(n_T/n_R, 1)^(1−η)``, from logarithms; 0 where a norm is 0.
 
     Interpolates between capping the auxiliary's norm at the primary's (η = 0) and setting it to the
     primary's (η = 1).

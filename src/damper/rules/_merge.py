@@ -1,4 +1,4 @@
-"""One rule per agent: agents of a population that share their losses may still combine gradients differently.
+"""One rule per agent, for agents of a population that share their losses but not the rule.
 
 A two-vector rule is two numbers per agent (``_two_vector``), so several rules in one batch cost a
 few operations on ``[P]`` tensors, while forward passes, gradients and optimiser steps are shared.
@@ -20,7 +20,7 @@ NO_RULE = "plain"  # the primary gradient alone
 
 
 def can_share_population(rule: Rule | None) -> bool:
-    """Whether agents with this rule can share a batch with agents of other rules: it keeps the primary, no memory."""
+    """Whether its agents can share a batch with other rules': it keeps the primary, no memory."""
     return bool(getattr(rule, "keeps_primary", False))
 
 

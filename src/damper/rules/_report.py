@@ -50,7 +50,8 @@ def apply_reported(
 ) -> tuple[Tensor, GradientReport]:
     """Apply a rule (with ``memory`` or without) and report what it did.
 
-    Two-vector rules return their norms and cosine, so nothing is measured twice.
+    Two-vector rules return their norms and cosine, so nothing is measured twice. ``settings``
+    include the auxiliary loss for a rule that reads it.
     """
     if hasattr(rule, "explained"):
         combined, stats, added = rule.explained(primary, auxiliary, **settings)
@@ -101,7 +102,7 @@ def apply_reported(
 
 
 def _versions(*gradients: Tensor) -> tuple[int, ...]:
-    """In-place version counters of the gradients, where torch keeps them: not while tracing or in inference mode."""
+    """Version counters of the gradients; torch keeps none while tracing and in inference mode."""
     if torch.compiler.is_compiling():
         return ()
     return tuple(g._version for g in gradients if not g.is_inference())

@@ -31,7 +31,7 @@ class Segment(NamedTuple):
     q: Tensor
 
     def weights(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """``x`` and ``x̄`` at position ``y``, clamped to the segment; ½ each where both gradients are the same."""
+        """``x`` and ``x̄`` at position ``y``, clamped to the segment; ½ each for equal gradients."""
         d = torch.where(self.d > 0, self.d, 1.0)
         x, rest = ((y - self.p) / d).clamp(0.0, 1.0), ((self.q - y) / d).clamp(0.0, 1.0)
         # The smaller weight may be sixty orders of magnitude below the other and still matter; they
@@ -41,7 +41,7 @@ class Segment(NamedTuple):
 
 
 def segment(stats: PairStats) -> Segment:
-    """The segment of a pair. Positions come from differences, which stay accurate for nearly equal gradients."""
+    """The segment of a pair, from differences, which stay accurate for nearly equal gradients."""
     n = torch.maximum(stats.n_R, stats.n_T)
     a, b = (length / torch.where(n > 0, n, 1.0) for length in (stats.n_R, stats.n_T))
     d = norm_of_sum(a, b, -stats.c)

@@ -1,4 +1,4 @@
-"""Checks of a rule's arguments: the two gradients, and settings that may differ per agent."""
+"""Checks of a rule's arguments: the two gradients, and values that may differ per agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from damper.errors import DamperError
 
 
 def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
-    """Raise unless both are dense floating-point tensors ``[..., n]`` of one shape, dtype and device."""
+    """Raise unless both are dense floating-point tensors of one shape, dtype and device."""
     for name, gradient in (("primary", primary), ("auxiliary", auxiliary)):
         if not isinstance(gradient, Tensor):
             raise DamperError(
@@ -52,8 +52,13 @@ def check_pair(primary: Tensor, auxiliary: Tensor) -> None:
 def broadcastable(
     name: str, value: Setting, like: Tensor, low: float = 0.0, high: float = float("inf")
 ) -> Setting:
-    """A float within bounds as it is; a tensor on the device and in the dtype of ``like``, ``[...]``, if it fits."""
+    """``fitted``, for a setting within bounds."""
     check_range(name, value, low, high)
+    return fitted(name, value, like) if isinstance(value, Tensor) else value
+
+
+def fitted(name: str, value: Setting, like: Tensor) -> Setting:
+    """A float as it is; a tensor on the device and in the dtype of ``like``, ``[...]``."""
     if not isinstance(value, Tensor):
         return value
     try:
@@ -67,4 +72,4 @@ def broadcastable(
             "give one value per agent."
         )
     # Without non_blocking a setting left on the CPU would make every call wait for the device.
-    return value.to(device=like.device, dtype=like.dtype, non_blocking=True)
+    return value.to(like, non_blocking=not like.is_cpu)

@@ -1,4 +1,4 @@
-"""Rules as two coefficients: a rule in the span of the two gradients is ``g = g_R + r û_R + s û_T``.
+"""Rules as two coefficients: in the span of the gradients, ``g = g_R + r û_R + s û_T``.
 
 Such a rule reads three numbers per agent (two norms and a cosine) and returns two, whatever the
 number of parameters: the lengths it adds along the unit vectors ``û_R`` and ``û_T``. Lengths,
@@ -24,7 +24,7 @@ TINY = torch.finfo(torch.float32).tiny  # a norm below this carries no direction
 
 
 class PairStats(NamedTuple):
-    """What a rule reads of the pair: norms and cosine, one number per agent, in float64 where the device has it.
+    """What a rule reads of the pair: norms and cosine, per agent, in float64 if the device has it.
 
     An unusable norm (zero, below float32's smallest normal number, or not finite) is 0 here, and so
     is the cosine.
@@ -36,7 +36,7 @@ class PairStats(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A gradient as ``g = m x`` with ``k = ‖x‖``: its direction is ``û = x / k``, its norm ``n = m k``, no overflow.
+    """A gradient as ``g = m x`` with ``k = ‖x‖``: direction ``û = x / k``, norm ``n = m k``.
 
     ``x`` is in the dtype ``wide``, where any float32 can be squared, and m is 1; a gradient already
     in that dtype is divided by its largest entry, m.
@@ -48,7 +48,7 @@ class Unit(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The pair's norms and cosine, both directions, and which agents' gradients can be combined, ``[...]``."""
+    """The pair's norms, cosine and directions, and whose gradients can be combined, ``[...]``."""
 
     stats: PairStats
     primary: Unit
@@ -111,7 +111,7 @@ def working(gradient: Tensor) -> Tensor:
 
 
 def two_vector_rule(*, keeps_primary: bool = True) -> Callable[[Coefficients], Rule]:
-    """Turn ``(stats, **settings) -> (r, s)`` into ``(primary, auxiliary, **settings) -> [g_R] + r û_R + s û_T``.
+    """Turn ``(stats, **settings) -> (r, s)`` into a rule ``[g_R] + r û_R + s û_T``.
 
     A rule that keeps the primary leaves it unchanged, bit for bit, where ``r`` and ``s`` are zero;
     for one that rescales it (``keeps_primary=False``), ``r`` is the whole length along ``û_R``.

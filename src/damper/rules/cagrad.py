@@ -32,7 +32,7 @@ def cagrad(stats: PairStats, c: Setting = 0.5) -> tuple[Tensor, Tensor]:
 
 
 def _position(s: Segment, radius: Tensor, cosine: Tensor) -> Tensor:
-    """Position y on the line where the objective's slope ``(a² − b²)/(2d) + radius · y/√(y² + h²)`` vanishes.
+    """Position y of the minimum: ``(a² − b²)/(2d) + radius · y/√(y² + h²) = 0``.
 
     ``h`` is the line's distance from the origin. Where the slope never vanishes the position is
     infinite, and ``Segment.weights`` takes the segment's end.

@@ -1,4 +1,4 @@
-"""DAMPER: remove from the auxiliary only what opposes the primary, scale it by the primary's norm, add it."""
+"""DAMPER: remove what opposes the primary, scale by the primary's norm, add."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from damper.rules._two_vector import PairStats, two_vector_rule
 
 @two_vector_rule()
 def damper(stats: PairStats, eta: Setting = 1.0) -> tuple[Tensor, Tensor]:
-    r"""``g = g_R + (s_η/n_T) g̃_T`` with ``g̃_T = g_T − min(b, 0)/n_R² · g_R`` and ``s_η = n_R q^(1−η)``.
+    r"""``g = g_R + (s_η/n_T) g̃_T``, ``g̃_T = g_T − min(b, 0)/n_R² · g_R``, ``s_η = n_R q^(1−η)``.
 
     Ko, Goo and Hong, "DAMPER: Return-Prioritized Gradient Control for Smooth Policies", Algorithm 1
     and Lemma 1. ``b = ⟨g_R, g_T⟩``, ``q = min(n_T/n_R, 1)``. The denominator is the norm before the

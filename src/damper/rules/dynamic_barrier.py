@@ -1,4 +1,4 @@
-"""Dynamic Barrier: the auxiliary, plus as much of the primary as the primary needs to keep descending."""
+"""Dynamic Barrier: the auxiliary, plus as much of the primary as its descent needs."""
 
 from __future__ import annotations
 

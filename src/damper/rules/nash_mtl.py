@@ -7,12 +7,12 @@ from torch import Tensor
 
 from damper.rules._two_vector import PairStats, two_vector_rule
 
-OPPOSITE = 1e-12  # where 1 + c is below it, the sum of the unit vectors is only rounding error of float32 entries
+OPPOSITE = 1e-12  # of 1 + c: below it the unit vectors' sum is float32's rounding error
 
 
 @two_vector_rule(keeps_primary=False)
 def nash_mtl(stats: PairStats) -> tuple[Tensor, Tensor]:
-    """``d = (û_R + û_T)/√(1 + c)``, the two-task solution of ``GᵀG α = 1/α`` with ``d = G α``; ``‖d‖ = √2``.
+    """``d = (û_R + û_T)/√(1 + c)``, which solves ``GᵀG α = 1/α`` with ``d = G α``; ``‖d‖ = √2``.
 
     Navon et al., "Multi-Task Learning as a Bargaining Game", ICML 2022, with α in closed form.
     Opposite gradients (1 + c below 1e-12) or a zero primary leave nothing to agree on: d is 0, the

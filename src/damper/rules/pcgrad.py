@@ -9,7 +9,7 @@ from damper.rules._two_vector import PairStats, two_vector_rule
 
 @two_vector_rule()
 def pcgrad(stats: PairStats) -> tuple[Tensor, Tensor]:
-    """``g = g_R + g_T``; on conflict ``g = (g_R − b/n_T² g_T) + (g_T − b/n_R² g_R)`` with ``b = ⟨g_R, g_T⟩``.
+    """``g = g_R + g_T``; on conflict ``g = (1 − b/n_R²) g_R + (1 − b/n_T²) g_T``, ``b = ⟨g_R, g_T⟩``.
 
     Yu et al., "Gradient Surgery for Multi-Task Learning", NeurIPS 2020, Algorithm 1. With two
     gradients the order of projections that the paper draws at random does not matter: each is

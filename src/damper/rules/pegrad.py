@@ -15,7 +15,7 @@ PARALLEL = (
 
 @two_vector_rule()
 def pegrad(stats: PairStats, cap: str = "projected") -> tuple[Tensor, Tensor]:
-    """``g = g_R + min(1, n_R/‖g_T⊥‖) g_T⊥`` with ``g_T⊥ = g_T − ρ g_R`` and ``ρ = ⟨g_R, g_T⟩/n_R²``.
+    """``g = g_R + min(1, n_R/‖g_T⊥‖) g_T⊥``, ``g_T⊥ = g_T − ρ g_R``, ``ρ = ⟨g_R, g_T⟩/n_R²``.
 
     Peri, Perincherry, Pandit and Lee, "Non-conflicting Energy Minimization in Reinforcement
     Learning based Robot Control", CoRL 2025. The paper can be read as capping either norm, so both

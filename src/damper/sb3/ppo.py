@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from damper._backward import after_backward, auxiliary_gradients, combine_gradients
 from damper.errors import DamperError
 from damper.interface import Batch
-from damper.method_args import check_no_critic_loss
+from damper.method_args import PPO_ETA, check_no_critic_loss
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.buffers import indexed, indexed_class
@@ -38,7 +38,7 @@ from damper.sb3.common.networks import (
 class OnPolicyMixin(SmoothMixin):
     """Mixin before an SB3 on-policy class; at η = 1, right off-policy, it may learn nothing."""
 
-    _default_eta = 0.0
+    _default_eta = PPO_ETA
     _on_policy = True
 
     @property
@@ -98,6 +98,7 @@ class OnPolicyMixin(SmoothMixin):
             parameters,
             rule,
             state.rule_state,
+            loss.detach(),
             shared_count=shared_count,
             **self._settings["rule"],
         )
@@ -156,7 +157,7 @@ class PPO(OnPolicyMixin, stable_baselines3.PPO):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 0.0,
+        eta: float | str | Schedule = PPO_ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **settings: Any,

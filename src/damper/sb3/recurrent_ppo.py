@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from damper._backward import after_backward, auxiliary_gradients
 from damper.errors import DamperError, MissingExtraError
 from damper.interface import Batch
+from damper.method_args import PPO_ETA
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.common.log import Log
@@ -78,7 +79,7 @@ class RecurrentPPO(OnPolicyMixin, sb3_contrib.RecurrentPPO):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 0.0,
+        eta: float | str | Schedule = PPO_ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **settings: Any,

@@ -14,6 +14,7 @@ from stable_baselines3.sac.policies import SACPolicy
 from torch import Tensor
 
 from damper.agents import sac
+from damper.method_args import ETA
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.common.log import Log
@@ -139,7 +140,7 @@ class SAC(SACMixin, stable_baselines3.SAC):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 1.0,
+        eta: float | str | Schedule = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         critic: str | None = None,

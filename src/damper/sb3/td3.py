@@ -14,6 +14,7 @@ from stable_baselines3.td3.policies import TD3Policy
 from torch import Tensor
 
 from damper.agents import td3
+from damper.method_args import ETA
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.common.log import Log
@@ -111,7 +112,7 @@ class TD3(TD3Base):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 1.0,
+        eta: float | str | Schedule = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         critic: str | None = None,
@@ -163,7 +164,7 @@ class DDPG(TD3Base, stable_baselines3.DDPG):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 1.0,
+        eta: float | str | Schedule = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         critic: str | None = None,

@@ -11,7 +11,7 @@ from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from torch import Tensor
 
 from damper.errors import MissingExtraError
-from damper.method_args import check_no_critic_loss
+from damper.method_args import ETA, check_no_critic_loss
 from damper.methods import Method
 from damper.rules import Rule
 from damper.sb3.common.mixin import init_arguments
@@ -79,7 +79,7 @@ class TQC(SACMixin, sb3_contrib.TQC):
         _init_setup_model: bool = True,
         *,
         method: str | Method = "damper",
-        eta: float | str | Schedule = 1.0,
+        eta: float | str | Schedule = ETA,
         rule: str | Rule | None = None,
         auxiliary: str | None = None,
         **settings: Any,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from damper.engine.networks.layout import weight_list
 from damper.engine.update.population import Population
@@ -123,6 +124,27 @@ def test_a_rule_remembers_from_one_actor_update_to_the_next(rule: str) -> None:
     assert len(seen) == 6
     for ours, theirs in zip(kept, state_tensors(memory), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    "method", ["damper-fading", "damper-fading+grad-caps", "damper-fading,plain"]
+)
+def test_a_rule_reads_each_agent_s_own_auxiliary_loss(method: str, fused: bool) -> None:
+    made = build(("td3", False, method), torch.float64, fused=fused)
+    combine, seen = made._combine, []
+
+    def watched(gradients: Sequence[Tensor], logs: dict[str, Tensor]) -> Tensor:
+        result = combine(gradients, logs)
+        seen.append((logs["auxiliary_loss"], logs["weight"]))
+        return result
+
+    made._combine = watched  # type: ignore[method-assign]
+    small.train(made, SEEDS, 8)
+    for loss, weight in seen:
+        assert len(loss.unique()) == 8 and not loss.requires_grad
+        torch.testing.assert_close(weight, (loss.sqrt() / 0.3).clamp(max=1.0))
+    assert len(seen) == 4 and (seen[0][1] < 1).any()
 
 
 def test_values_per_agent_reach_their_agent() -> None:

@@ -180,7 +180,9 @@ def _check_method(settings: Settings, n_agents: int) -> None:
         if not method.is_shipped and n_agents > 1:
             _check_batched(method.rule, method_kwargs["rule"])
         ones = torch.ones(len(settings.agents()), 1, dtype=torch.float64)
-        combine_reported(method.rule, ones, ones, None, **method_kwargs["rule"])
+        combine_reported(
+            method.rule, ones, ones, auxiliary_loss=ones[:, 0], **method_kwargs["rule"]
+        )
 
 
 def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
@@ -191,6 +193,7 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
     }
     shape = (4, 2, 2, 5)  # steps, the two gradients, agents, parameters
     gradients = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    losses = torch.tensor([0.01, 0.04], dtype=torch.float64)
 
     def answers(first: int, second: int) -> torch.Tensor:
         """Combined gradients ``[steps, 2, n]`` of two agents, with the same random numbers."""
@@ -202,7 +205,14 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
             }
             state, combined = initial_state(rule, gradients[0, 0], **kwargs), []
             for primary, auxiliary in gradients[:, :, [first, second]]:
-                answer, report = combine_reported(rule, primary, auxiliary, state, **kwargs)
+                answer, report = combine_reported(
+                    rule,
+                    primary,
+                    auxiliary,
+                    state,
+                    auxiliary_loss=losses[[first, second]],
+                    **kwargs,
+                )
                 state = report.state
                 combined.append(answer)
         return torch.stack(combined)

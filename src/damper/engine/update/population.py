@@ -20,7 +20,7 @@ from damper.engine.networks.agent_networks import AgentNetworks
 from damper.engine.update.diagnostics import RULE_DIAGNOSTICS, Diagnostics
 from damper.engine.update.optimiser import Adam
 from damper.interface import AVERAGE_RATE, Batch, NoiseDraws
-from damper.rules import apply_reported, apply_rows, find, initial_state, state_tensors
+from damper.rules import apply_reported, apply_rows, find, initial_state, reads_loss, state_tensors
 
 
 class Population:
@@ -59,6 +59,7 @@ class Population:
         self.agent_by_agent = not fused and self.device.type == "cpu"
         rule = self.method.rule if self.method.actor is not None else None
         self.rule = find(rule) if rule else None
+        self._rule_reads_loss = self.rule is not None and reads_loss(self.rule)
         # `.to` returns the same tensor if nothing changes, so `Scheduled` can write those that
         # graphs read in place.
         self.hparams = {name: value.to(self.device, self.dtype) for name, value in hparams.items()}
@@ -170,6 +171,8 @@ class Population:
         assert self.rule is not None
         primary, auxiliary = gradients
         rule, kwargs, state = self.rule, self.method_kwargs["rule"], self._rule_state
+        if self._rule_reads_loss:
+            kwargs = {**kwargs, "auxiliary_loss": logs["auxiliary_loss"]}
         result = None
         if self.agent_by_agent:
             result = apply_rows(rule, primary, auxiliary, **kwargs)

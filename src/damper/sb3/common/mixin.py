@@ -6,7 +6,6 @@ import difflib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +22,8 @@ from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.interface import Batch
 from damper.method_args import (
+    ETA,
+    DefaultEta,
     check_names,
     choose,
     default_eta,
@@ -60,7 +61,7 @@ class SmoothMixin:
     method: str | Method
     policy: Any
     learning_rate: Any
-    _default_eta = 1.0
+    _default_eta: float = ETA
     _on_policy = False
     _warned_of_collapse = False
     _action_scale: Any = 1.0  # half the environment's range over the policy's, where they differ
@@ -80,9 +81,7 @@ class SmoothMixin:
     ) -> None:
         """Settings, misspelt arguments among them, are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = dict(settings)
-        if not (isinstance(eta, Real) and eta == self._default_eta):
-            given["eta"] = eta
+        given = settings if isinstance(eta, DefaultEta) else {**settings, "eta": eta}
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["given_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
