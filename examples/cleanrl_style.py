@@ -1,4 +1,4 @@
-"""SAC on Pendulum-v1 in CleanRL's style: one file, vectorised environments, `get_action`.
+"""SAC on Pendulum-v1 in the style of CleanRL: one file, vectorised, `Actor.get_action`.
 
 What DAMPER adds is marked with "damper:". The other thing to look at is `real_next_obs`: at an
 episode's end the temporal loss needs the final observation, not the first one of the next episode.

@@ -1,4 +1,4 @@
-"""A rule of your own: any function of two flat gradients, for `backward` and `damper.sb3`.
+"""A rule of your own: a function of two gradients, as `damper.backward` and `damper.sb3` take it.
 
 ``damper.train`` and the command line take its name in ``damper.rules.RULES``, by which a run's
 files tell it. This one adds the auxiliary gradient only where both agree in sign, entry by entry,
@@ -15,10 +15,9 @@ from damper.rules import RULES
 
 
 def agreement(primary: Tensor, auxiliary: Tensor, *, cap: float | Tensor = 1.0) -> Tensor:
-    """``g = g_R + 1[g_R g_T > 0] · clip(g_T, ±cap |g_R|)``, batched over leading axes."""
-    cap = (
-        cap.unsqueeze(-1) if isinstance(cap, Tensor) else cap
-    )  # in a sweep of damper.train: one value per agent
+    """``g = g_R + 1[g_R g_T > 0] · clip(g_T, ±cap |g_R|)``, batched as all rules are."""
+    if isinstance(cap, Tensor):  # in a sweep of damper.train: one value per agent
+        cap = cap.unsqueeze(-1)
     limit = cap * primary.abs()
     return primary + torch.where(primary * auxiliary > 0, auxiliary.clamp(-limit, limit), 0.0)
 
@@ -26,9 +25,8 @@ def agreement(primary: Tensor, auxiliary: Tensor, *, cap: float | Tensor = 1.0) 
 def main(steps: int = 300) -> dict[str, float]:
     torch.manual_seed(0)
     actor = nn.Sequential(nn.Linear(4, 32), nn.SiLU(), nn.Linear(32, 2), nn.Tanh())
-    wish = nn.Sequential(
-        nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2), nn.Tanh()
-    )  # stands for what a critic prefers
+    # Stands for what a critic prefers.
+    wish = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2), nn.Tanh())
     optimiser = torch.optim.Adam(actor.parameters(), lr=1e-3)
     for _ in range(steps):
         obs = torch.randn(256, 4)

@@ -1,4 +1,4 @@
-"""How much of a minibatch's gradient is signal? PPO's own beside the temporal one's.
+"""How much of a minibatch's gradient is signal? PPO's own, and the temporal one's, on Pendulum.
 
     python examples/sb3_gradient_noise.py --steps 81920
 

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 on Pendulum-v1, plain and with DAMPER: only import and method change."""
+"""Stable-Baselines3 on Pendulum-v1, plain and with DAMPER: the import and one argument change."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ def main(steps: int = 10_000, seed: int = 0) -> dict[str, dict[str, float]]:
         evaluation = damper.evaluate(damper.sb3.from_sb3(model), episodes=5)
         results[method] = {
             "return": float(np.mean(returns)),
-            "sm": evaluation.summary()["all"]["sm"]["mean"],
+            "mean_change": evaluation.summary()["all"]["mean_change"]["mean"],
         }
-        print(
-            f"{method:>7}  return {results[method]['return']:8.1f}  sm {results[method]['sm']:.3f}"
-        )
+        print(method, results[method])
     return results
 
 

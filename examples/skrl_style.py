@@ -1,4 +1,4 @@
-"""DDPG on Pendulum-v1 in skrl's style: models that `act` in a role, an agent with `_update`.
+"""DDPG on Pendulum-v1 in the style of skrl: models that `act` in a role, an agent with `_update`.
 
 What DAMPER adds is marked with "damper:".
 """

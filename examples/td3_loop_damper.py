@@ -1,4 +1,4 @@
-"""TD3 on Pendulum-v1 in plain PyTorch; td3_loop_{plain,damper}.py differ in one line."""
+"""TD3 on Pendulum-v1 in PyTorch. td3_loop_plain.py and td3_loop_damper.py differ in one line."""
 
 from __future__ import annotations
 
@@ -69,9 +69,8 @@ def main(steps: int = 10_000, seed: int = 0) -> dict[str, float]:
     obs, _ = env.reset(seed=seed)
     for step in range(steps):
         with torch.no_grad():
-            action = agent.actor(torch.as_tensor(obs)[None])[
-                0
-            ].numpy() + 0.1 * random.standard_normal(1)
+            action = agent.actor(torch.as_tensor(obs)[None])[0].numpy()
+        action = action + 0.1 * random.standard_normal(1)
         action = random.uniform(-1, 1, 1) if step < WARM_UP else action.clip(-1, 1)
         next_obs, reward, terminated, truncated, _ = env.step((high * action).astype(np.float32))
         replay.append(
@@ -88,7 +87,7 @@ def main(steps: int = 10_000, seed: int = 0) -> dict[str, float]:
 
 @torch.no_grad()
 def evaluate(actor: nn.Module, env: gymnasium.Env, episodes: int = 10) -> dict[str, float]:
-    """Episodes without noise: mean return, `sm`, and the action's change as share of its range."""
+    """Episodes without noise: means of the return, of the paper's score and of mean |Δa|."""
     rows = []
     for seed in range(episodes):
         (obs, _), total, actions, over = env.reset(seed=seed), 0.0, [], False

@@ -1,4 +1,4 @@
-"""SAC on Pendulum-v1 in TorchRL's style: a collector, a loss module with `loss_*` entries.
+"""SAC on Pendulum-v1 in the style of TorchRL: a collector, and a loss module of `loss_*` entries.
 
 TorchRL's own loop adds the losses and calls `backward()` once. DAMPER needs the actor's loss on its
 own, which is one entry of the same dictionary: the lines marked with "damper:".

@@ -1,4 +1,4 @@
-"""No reinforcement learning: fit noisy points, and prefer a curve that bends little.
+"""No reinforcement learning: fit noisy points with a curve that bends little.
 
 A weighted sum trades one loss against the other, and a weight that is too large costs the fit.
 DAMPER needs no weight: what opposes the fit is removed from the second gradient, and the rest is

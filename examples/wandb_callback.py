@@ -1,4 +1,4 @@
-"""Weights & Biases through a callback: every agent's metrics, the best policies at the end.
+"""Weights & Biases through a callback: metrics of every agent, then the best policies.
 
 pip install wandb; wandb login
 """

@@ -164,19 +164,3 @@ def test_names_in_the_text_exist_and_can_be_called_where_they_are() -> None:
         except MissingExtraError:
             continue
         assert callable(target) or not called, name
-
-
-def test_the_first_page_s_results_are_those_of_the_results_page() -> None:
-    def rows(page: str) -> list[tuple[str, set[str]]]:
-        """Each row of a table that begins with a task and a backbone, and its numbers."""
-        lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
-        matches = [re.match(r"\| (\w+, (?:TD3|SAC))\b(.*)", line) for line in lines]
-        return [
-            (match[1], set(re.findall(r"[−+]?\d[\d.]*", match[2]))) for match in matches if match
-        ]
-
-    results, shown = rows("results.md"), rows("index.md")
-    assert len(shown) == 2
-    for pair, numbers in shown:
-        assert len(numbers) > 8
-        assert any(pair == other and numbers <= published for other, published in results), pair

@@ -29,12 +29,10 @@ from paper.bench.workloads import (
 START_STEP = 100_000
 SCOPE = (
     f"The real training loop, `authors` protocol, one update per step, from step {START_STEP:,} of "
-    "a million on, with "
-    "as many random transitions in the replay. Steps/s of each agent: median over stretches. "
-    "Simulator and shares: a "
-    "second run in which every part waits for the device and all environments step at once; µs "
-    "from actions sent to a "
-    "step of all received. The rest is storing."
+    "a million on, with as many random transitions in the replay. Steps/s of each agent: median "
+    "over stretches. Simulator and shares: a second run in which every part waits for the device "
+    "and all environments step at once; µs from actions sent to a step of all received. The rest "
+    "is storing."
 )
 
 
@@ -69,20 +67,10 @@ def end_to_end(
                 checkpoint_every=0,
                 **MODES[mode.mode],
             )
-            row: dict[str, Any] = {
-                "task": task,
-                "backend": backend,
-                "backbone": backbone.upper(),
-                "method": method,
-            }
-            rows.append(
-                {
-                    **row,
-                    "agents": n_agents,
-                    "steps/s": speed(settings, data, steps),
-                    **shares(settings, data, steps),
-                }
-            )
+            row: dict[str, Any] = {"task": task, "backend": backend, "backbone": backbone.upper()}
+            row |= {"method": method, "agents": n_agents}
+            row["steps/s"] = speed(settings, data, steps)
+            rows.append({**row, **shares(settings, data, steps)})
     record = {**mode.record(), "steps": steps}
     return Measurement("end-to-end", "Training end to end", SCOPE, rows, ("steps/s",), record)
 
@@ -127,23 +115,19 @@ def shares(settings: Settings, data: Transitions, steps: int) -> dict[str, float
 
     with tempfile.TemporaryDirectory() as folder, device_context(settings.device, settings.tf32):
         trainer = Trainer(settings, Path(folder) / "run", (note,))
-        setattr(trainer, "update_ahead", lambda: None)  # noqa: B010  # otherwise updates would count as stepping too
+        # Updates made ahead would count as stepping.
+        setattr(trainer, "update_ahead", lambda: None)  # noqa: B010  # assigning is a type error
         _time_steps(trainer.pool, spent)
         acting, learner = trainer.acting, trainer.learner
-        for owner, part, name in (
-            (acting, "start", "acting %"),
-            (acting, "actions", "acting %"),
-            (learner, "update", "updating %"),
-        ):
-            setattr(owner, part, _timed(getattr(owner, part), spent, name, settings.device))
+        parts = ((acting, "start", "acting"), (acting, "actions", "acting"))
+        for owner, part, name in (*parts, (learner, "update", "updating")):
+            timed = _timed(getattr(owner, part), spent, f"{name} %", settings.device)
+            setattr(owner, part, timed)
         _train(trainer, data, steps)
     (start, first, before), (end, last, after) = lines[0], lines[-1]
     times = {name: after[name] - before[name] for name in spent}
-    simulator = 1e6 * times["stepping %"] / (last - first)
-    return {
-        "simulator µs": simulator,
-        **{name: 100.0 * seconds / (end - start) for name, seconds in times.items()},
-    }
+    shares = {name: 100.0 * seconds / (end - start) for name, seconds in times.items()}
+    return {"simulator µs": 1e6 * times["stepping %"] / (last - first), **shares}
 
 
 def _time_steps(pool: Any, spent: dict[str, float]) -> None:

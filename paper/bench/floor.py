@@ -1,12 +1,10 @@
-"""How far an update is from the machine's limit.
-
-Operations by its matrix rate, bytes by its bandwidth.
-"""
+"""How far an update is from the machine's limit: its matrix rate and its bandwidth."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
@@ -15,69 +13,37 @@ from torch.utils.flop_counter import FlopCounterMode
 from damper.engine.update.learner import Learner
 from paper.bench.interleaved_timing import Plan, time_interleaved
 from paper.bench.result import Measurement
-from paper.bench.workloads import (
-    ExecutionMode,
-    Transitions,
-    make_learner,
-    networks_step,
-    paper_update,
-)
+from paper.bench.workloads import ExecutionMode, Subjects, make_learner, networks_step, paper_update
 
 SCOPE = (
     "Operations: those of the matrix products, counted in a real update (per iteration). Bytes: "
-    "parameters and both "
-    "moments of what is stepped, read and written once, and the targets read once. Rates: the best "
-    "of several matrix "
-    "products and copies, measured in the same run. Limit: the longer of the two times."
+    "parameters and both moments of what is stepped, read and written once, and the targets read "
+    "once. Rates: the best of several matrix products and copies, measured in the same run. Limit: "
+    "the longer of the two times."
 )
 WARM_UP = 10
-PRODUCTS = (
-    (1, 2048, 2048, 2048),
-    (1, 4096, 4096, 4096),
-    (64, 256, 400, 300),
-)  # batch, rows, inner, columns
+# Batch, rows, inner, columns.
+PRODUCTS = ((1, 2048, 2048, 2048), (1, 4096, 4096, 4096), (64, 256, 400, 300))
 
 
-def floor(
-    data: Transitions,
-    mode: ExecutionMode,
-    backbones: Sequence[str],
-    methods: Sequence[str],
-    sizes: Sequence[int],
-    plan: Plan,
-) -> Measurement:
+def floor(subjects: Subjects, mode: ExecutionMode, plan: Plan) -> Measurement:
     """Measured time over the machine's limit, by backbone, method and population size."""
     rows = []
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     rate, bandwidth = matrix_rate(plan), copy_rate(plan)
-    for backbone in backbones:
-        for n_agents in sizes:
-            learners = {m: make_learner(data, backbone, m, mode, n_agents) for m in methods}
-            counted = {
-                m: (operations(learner), least_bytes(learner)) for m, learner in learners.items()
-            }
-            workloads = {m: paper_update(learner) for m, learner in learners.items()}
-            measured = time_interleaved(workloads, plan, WARM_UP)
-            for method, (flops, moved) in counted.items():
-                times = {
-                    "ms by operations": 1e3 * flops / rate,
-                    "ms by bytes": 1e3 * moved / bandwidth,
-                }
-                ms, limit = measured.median_ms(method), max(times.values())
-                row = {
-                    "backbone": backbone.upper(),
-                    "method": method,
-                    "agents": n_agents,
-                    "ms": ms,
-                    **times,
-                }
-                base = counted[methods[0]][0]
-                row |= {
-                    "× limit": ms / limit,
-                    "Mflop": flops / 1e6,
-                    "operations × first": flops / base,
-                }
-                rows.append({**row, "MB": moved / 1e6})
+    data, methods = subjects.data, subjects.methods
+    for backbone, n_agents in product(subjects.backbones, subjects.sizes):
+        learners = {m: make_learner(data, backbone, m, mode, n_agents) for m in methods}
+        counted = {m: (operations(of), least_bytes(of)) for m, of in learners.items()}
+        workloads = {m: paper_update(learner) for m, learner in learners.items()}
+        measured = time_interleaved(workloads, plan, WARM_UP)
+        for method, (flops, moved) in counted.items():
+            ms, base = measured.median_ms(method), counted[methods[0]][0]
+            by_operations, by_bytes = 1e3 * flops / rate, 1e3 * moved / bandwidth
+            row = {"backbone": backbone.upper(), "method": method, "agents": n_agents}
+            row |= {"ms": ms, "ms by operations": by_operations, "ms by bytes": by_bytes}
+            row |= {"× limit": ms / max(by_operations, by_bytes), "Mflop": flops / 1e6}
+            rows.append({**row, "operations × first": flops / base, "MB": moved / 1e6})
     record: dict[str, Any] = mode.record() | plan.record()
     record |= {"matrix rate, Gflop/s": rate / 1e9, "bandwidth, GB/s": bandwidth / 1e9}
     title = f"Distance from the limit: {rate / 1e9:,.0f} Gflop/s, {bandwidth / 1e9:,.0f} GB/s"
@@ -85,10 +51,7 @@ def floor(
 
 
 def operations(learner: Learner) -> float:
-    """Floating-point operations of an iteration's matrix products, counted while it runs.
-
-    TD3's two kinds of iteration count with their mean.
-    """
+    """Matrix products' operations, counted in a real iteration; the mean of TD3's two kinds."""
     counts = []
     for with_actor in (True,) if learner.settings.backbone == "sac" else (False, True):
         with FlopCounterMode(display=False) as counter:
@@ -101,18 +64,12 @@ def operations(learner: Learner) -> float:
 
 
 def least_bytes(learner: Learner) -> float:
-    """The bytes an iteration must move at least.
-
-    Parameters and moments read and written, target networks read.
-    """
+    """The least bytes of an iteration: parameters and moments both ways, targets read."""
     state, sac = learner.state(), learner.settings.backbone == "sac"
-    size = {
-        name: float(state[name].numel() * state[name].element_size())
-        for name in ("actor", "critic")
-    }
+    actor, critic = (float(state[name].nbytes) for name in ("actor", "critic"))
     share = 1.0 if sac else 1.0 / learner.settings.policy_delay
-    targets = size["critic"] + (size["actor"] if "actor_target" in state else 0.0)
-    return 6.0 * (size["critic"] + share * size["actor"]) + targets
+    targets = critic + (actor if "actor_target" in state else 0.0)
+    return 6.0 * (critic + share * actor) + targets
 
 
 def matrix_rate(plan: Plan) -> float:
@@ -130,9 +87,7 @@ def copy_rate(plan: Plan) -> float:
     """Bytes per second, read and written, of a copy too large for any cache."""
     source = torch.randn(2**26 if plan.device == "cpu" else 2**28, device=plan.device)
     target = torch.empty_like(source)
-    return (
-        2.0 * source.numel() * source.element_size() / _seconds(lambda: target.copy_(source), plan)
-    )
+    return 2.0 * source.nbytes / _seconds(lambda: target.copy_(source), plan)
 
 
 def _seconds(function: Callable[[], object], plan: Plan, repetitions: int = 5) -> float:

@@ -35,14 +35,9 @@ class InterleavedTimes:
 
 @dataclass(frozen=True)
 class Plan:
-    """How workloads are timed.
+    """How workloads are timed: iterations over all rounds, on one clock, waiting for the device.
 
-    Attributes:
-        iterations: timed iterations of each workload, over all rounds.
-        rounds: how often each workload is timed.
-        clock: "wall", or "processor" for this process's CPU time (of all threads together), which
-            other processes hardly change.
-        device: a GPU is synchronised before the clock is read.
+    ``clock`` is "wall", or "processor" for the CPU time of this process's threads together.
     """
 
     iterations: int
@@ -69,10 +64,7 @@ def wait(device: str) -> None:
 def time_interleaved(
     workloads: Mapping[str, Workload], plan: Plan, warm_up: int
 ) -> InterleavedTimes:
-    """Warm up every workload (compilation, graph capture, caches), then time them in turns.
-
-    The first one rotates.
-    """
+    """Warm up every workload (compilation, graph capture, caches), then time them in turns."""
     for workload in workloads.values():
         workload(warm_up)
     # An even number, so that every turn has TD3's share of actor updates.

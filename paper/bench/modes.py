@@ -1,7 +1,4 @@
-"""One measurement in several execution modes, compiled or not, float32 or TF32.
-
-Names the modes that do not pay.
-"""
+"""One measurement in several execution modes, and the modes that do not pay."""
 
 from __future__ import annotations
 
@@ -29,12 +26,8 @@ def in_modes(
         for row in part.rows:
             first = {name: row[name] for name in ("backbone", "method")}
             rows.append({**first, "mode": mode.mode, "precision": mode.precision, **row})
-    how = {
-        **parts[0].how,
-        "mode": [mode.mode for mode in modes],
-        "tf32": [mode.tf32 for mode in modes],
-    }
-    return replace(parts[0], rows=rows, how=how)
+    names = {"mode": [mode.mode for mode in modes], "tf32": [mode.tf32 for mode in modes]}
+    return replace(parts[0], rows=rows, how={**parts[0].how, **names})
 
 
 def slower_modes(measurement: Measurement) -> list[str]:
@@ -42,11 +35,8 @@ def slower_modes(measurement: Measurement) -> list[str]:
     ours = [row for row in measurement.rows if "mode" in row and row["method"] in METHODS]
     if not ours:
         return []
-    names = [
-        name
-        for name in measurement.columns[: measurement.columns.index("ms")]
-        if name not in ("mode", "precision")
-    ]
+    columns = measurement.columns[: measurement.columns.index("ms")]
+    names = [name for name in columns if name not in ("mode", "precision")]
     times = {_key(row, names): row["ms"] for row in ours}
     sentences = []
     for row in ours:
@@ -54,12 +44,11 @@ def slower_modes(measurement: Measurement) -> list[str]:
             baseline = {**row, column: BASELINE_MODE.get(row.get(column, ""))}
             other = times.get(_key(baseline, names))
             if other is not None and row["ms"] > NOISE * other:
-                subject = ", ".join(
-                    f"{row[name]} agents" if name == "agents" else str(row[name]) for name in names
-                )
+                what = [f"{row[name]}{' agents' * (name == 'agents')}" for name in names]
                 sentences.append(
-                    f"{subject}: {row['mode']} in {row['precision']} takes {text(row['ms'])} ms, "
-                    f"{baseline['mode']} in {baseline['precision']} {text(other)} ms"
+                    f"{', '.join(what)}: {row['mode']} in {row['precision']} takes "
+                    f"{text(row['ms'])} ms, {baseline['mode']} in {baseline['precision']} "
+                    f"{text(other)} ms"
                 )
     return sentences
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from damper.protocols import protocol_settings
 from paper.bench.interleaved_timing import Plan, Workload, time_interleaved
 from paper.bench.result import Measurement
-from paper.bench.workloads import ExecutionMode, Transitions, make_learner, whole_update
+from paper.bench.workloads import ExecutionMode, Subjects, Transitions, make_learner, whole_update
 
 SCOPE = (
     "A whole update as training does it: sampling, noise, forward passes, losses, gradients, "
-    "optimiser steps, target "
-    "copies, sums for the log. Every row has the same networks, batch size and transitions; DAMPER "
-    "with η = 0."
+    "optimiser steps, target copies, sums for the log. Every row has the same networks, batch size "
+    "and transitions; DAMPER with η = 0."
 )
 WARM_UP = 20
 
@@ -57,13 +56,10 @@ def sb3_model(
 ) -> Any:
     """SB3's model, or our subclass if ``method`` is given, its buffer full of ``data``."""
     package = importlib.import_module("stable_baselines3" if method is None else "damper.sb3")
-    method_options: dict[str, Any] = {} if method is None else {"method": method}
-    if method == "damper":
-        method_options["eta"] = 0.0
-    model = getattr(package, backbone.upper())(
-        **_shared_kwargs(data, backbone, mode, torch.nn.SiLU), device=mode.device, **method_options
-    )
-    return _ready(model, data)
+    settings = _shared_kwargs(data, backbone, mode, torch.nn.SiLU) | {"device": mode.device}
+    settings |= {} if method is None else {"method": method}
+    settings |= {"eta": 0.0} if method == "damper" else {}
+    return _ready(getattr(package, backbone.upper())(**settings), data)
 
 
 def sbx_model(data: Transitions, backbone: str, mode: ExecutionMode) -> Any:
@@ -97,20 +93,14 @@ def silent(model: Any) -> Any:
 
 def _ready(model: Any, data: Transitions) -> Any:
     """Fill the model's buffer with ``data`` and silence its log."""
-    _fill(model.replay_buffer, data)
-    return silent(model)
-
-
-def _fill(buffer: Any, data: Transitions) -> None:
     d, a = data.spec.obs_dim, data.spec.act_dim
     obs, action, next_obs, scalars = (part.numpy() for part in data.rows.split((d, a, d, 3), -1))
-    buffer.observations[:, 0], buffer.actions[:, 0], buffer.next_observations[:, 0] = (
-        obs,
-        action,
-        next_obs,
-    )
+    buffer = model.replay_buffer
+    buffer.observations[:, 0], buffer.next_observations[:, 0] = obs, next_obs
+    buffer.actions[:, 0] = action
     buffer.rewards[:, 0], buffer.dones[:, 0] = scalars[:, 0], scalars[:, 1]
     buffer.full = True
+    return silent(model)
 
 
 def whole_train(model: Any, batch_size: int) -> Workload:
@@ -123,10 +113,7 @@ def whole_train(model: Any, batch_size: int) -> Workload:
 
 
 def paper_train(model: Any, backbone: str, batch_size: int) -> Workload:
-    """SB3's ``train`` in the paper's scope.
-
-    One fixed batch, no target copies, a log without output.
-    """
+    """SB3's ``train`` in the paper's scope: one fixed batch, no target copies, a silent log."""
     samples = model.replay_buffer.sample(batch_size)
     model.replay_buffer.sample = lambda *_, **__: samples
 
@@ -148,35 +135,24 @@ def _no_target_copies(backbone: str) -> Iterator[None]:
         module.polyak_update = copy
 
 
-def compare_implementations(
-    data: Transitions,
-    mode: ExecutionMode,
-    backbones: Sequence[str],
-    methods: Sequence[str],
-    plan: Plan,
-) -> Measurement:
+def compare_implementations(subjects: Subjects, mode: ExecutionMode, plan: Plan) -> Measurement:
     """Time our, SB3's and SBX's updates in turns; a library that is not installed has no row."""
     rows: list[dict[str, object]] = []
-    for backbone in backbones:
-        workloads = _workloads(data, mode, backbone, methods)
+    for backbone in subjects.backbones:
+        workloads = _workloads(subjects, mode, backbone)
         times = time_interleaved(workloads, plan, WARM_UP)
         base = "SB3 plain" if "SB3 plain" in workloads else next(iter(workloads))
         for name in workloads:
-            row = {
-                "backbone": backbone.upper(),
-                "implementation": name,
-                "ms": times.median_ms(name),
-            }
-            rows.append(
-                {**row, f"× {base}": times.ratio(name, base), "× faster": times.ratio(base, name)}
-            )
+            row: dict[str, object] = {"backbone": backbone.upper(), "implementation": name}
+            row |= {"ms": times.median_ms(name), f"× {base}": times.ratio(name, base)}
+            rows.append({**row, "× faster": times.ratio(base, name)})
     record = mode.record() | plan.record()
-    return Measurement("peers", f"Whole updates, {data.env}", SCOPE, rows, ("ms",), record)
+    title = f"Whole updates, {subjects.data.env}"
+    return Measurement("peers", title, SCOPE, rows, ("ms",), record)
 
 
-def _workloads(
-    data: Transitions, mode: ExecutionMode, backbone: str, methods: Sequence[str]
-) -> dict[str, Workload]:
+def _workloads(subjects: Subjects, mode: ExecutionMode, backbone: str) -> dict[str, Workload]:
+    data, methods = subjects.data, subjects.methods
     workloads = {
         f"damper engine {m}": whole_update(make_learner(data, backbone, m, mode)) for m in methods
     }

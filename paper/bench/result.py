@@ -1,13 +1,10 @@
-"""The result of a measurement.
-
-Rows of numbers as a table, a plot, and a file with hardware and versions.
-"""
+"""A measurement's rows as a table, a plot, and a file with hardware and versions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +24,6 @@ class Measurement:
     """One measurement.
 
     Attributes:
-        name: the file's name, without suffix.
-        title: the title of table and plot.
         scope: what is inside the timed interval.
         rows: column -> value; a column may be missing in some rows.
         bars: the columns that the plot shows; the columns before the first of them label the bars.
@@ -58,19 +53,7 @@ class Measurement:
 
     def save(self, folder: Path, command: str) -> list[Path]:
         """Write ``<name>.json`` and, with matplotlib, ``<name>.png``."""
-        record: dict[str, Any] = {
-            "name": self.name,
-            "title": self.title,
-            "scope": self.scope,
-            "rows": self.rows,
-            "how": dict(self.how),
-        }
-        record |= {
-            "bars": list(self.bars),
-            "command": command,
-            **code_version(),
-            "versions": versions(),
-        }
+        record = {**asdict(self), "command": command, **code_version(), "versions": versions()}
         record["hardware"] = hardware(str(self.how.get("device", "cpu")))
         path = folder / f"{self.name}.json"
         write_json(path, record)
@@ -79,9 +62,8 @@ class Measurement:
 
     def _draw(self, figure: Figure) -> None:
         """Draw a row of panels per backbone and a panel per measured column."""
-        names = [
-            name for name in self.columns[: self.columns.index(self.bars[0])] if name != "backbone"
-        ]
+        before_bars = self.columns[: self.columns.index(self.bars[0])]
+        names = [name for name in before_bars if name != "backbone"]
         by_backbone: dict[str, list[dict[str, Any]]] = {}
         for row in self.rows:
             by_backbone.setdefault(str(row.get("backbone", "")), []).append(row)
@@ -93,12 +75,9 @@ class Measurement:
             labels = [" ".join(text(row.get(name)) for name in names) for row in rows]
             colours = [_colour(label) for label in labels]
             for axes, column in zip(line, self.bars, strict=True):
-                bars = axes.barh(
-                    range(len(rows)), [row.get(column) or 0.0 for row in rows], color=colours
-                )
-                axes.bar_label(
-                    bars, [text(row.get(column)) for row in rows], padding=3, fontsize=8, color=GREY
-                )
+                values = [row.get(column) for row in rows]
+                bars = axes.barh(range(len(rows)), [v or 0.0 for v in values], color=colours)
+                axes.bar_label(bars, list(map(text, values)), padding=3, fontsize=8, color=GREY)
                 axes.set(title=backbone, xlabel=column, yticks=range(len(rows)), yticklabels=labels)
                 axes.margins(x=0.15)
                 numbers = [row[column] for row in self.rows if row.get(column)]

@@ -1,7 +1,4 @@
-"""What smoothness costs an SB3 user.
-
-Our update and Stable-Baselines3's own, timed alternately on one machine.
-"""
+"""What smoothness costs an SB3 user: our update and SB3's own, timed alternately."""
 
 from __future__ import annotations
 
@@ -24,23 +21,11 @@ BACKBONES = ("td3", "sac", "ddpg", "tqc", "ppo")
 
 @dataclass(frozen=True)
 class Overhead:
-    """Medians over the rounds.
+    """Medians over the rounds; ``ratio`` is that of the rounds' ratios."""
 
-    ``ratio`` is the median of the ratios by round, which a busy machine changes least.
-    """
-
-    backbone: str
-    method: str
     plain_ms: float
     ours_ms: float
     ratio: float
-
-    def __str__(self) -> str:
-        """The result in one line."""
-        return (
-            f"{self.backbone.upper()} {self.method}: {self.ours_ms:.2f} ms per update, "
-            f"Stable-Baselines3 {self.plain_ms:.2f} ms, ratio {self.ratio:.2f}"
-        )
 
 
 def measure_overhead(
@@ -59,23 +44,19 @@ def measure_overhead(
         backbone: "td3", "sac", "ddpg", "tqc" or "ppo".
         method: the method of our class.
         rounds: how often each class is timed; which goes first alternates.
-        updates: gradient steps per class and round, an even number; for PPO, minibatches of one
-            epoch.
+        updates: gradient steps per class and round, made even; for PPO, minibatches of an epoch.
         batch_size: transitions per gradient step; SB3's default if None.
-        clock: "wall", or "processor" for this process's CPU time, which other processes hardly
-            change.
+        clock: "wall", or "processor" for this process's CPU time.
         device: the device of both.
         **settings: further arguments of both classes, e.g. ``policy_kwargs``.
     """
     if backbone not in BACKBONES:
-        raise DamperError(
-            f"backbone must be one of {', '.join(BACKBONES)}, but {backbone!r} was given."
-        )
+        names = ", ".join(BACKBONES)
+        raise DamperError(f"backbone must be one of {names}, but {backbone!r} was given.")
     name, make = backbone.upper(), _on_policy if backbone == "ppo" else _off_policy
     ours = getattr(damper.sb3, name)  # first, because its error says what to install
-    theirs = getattr(
-        importlib.import_module("sb3_contrib" if backbone == "tqc" else "stable_baselines3"), name
-    )
+    package = "sb3_contrib" if backbone == "tqc" else "stable_baselines3"
+    theirs = getattr(importlib.import_module(package), name)
     if batch_size is None:
         batch_size = inspect.signature(theirs).parameters["batch_size"].default
     settings, updates = {**settings, "device": device}, 2 * max(1, updates // 2)
@@ -83,11 +64,9 @@ def measure_overhead(
         "plain": make(theirs, updates, batch_size, settings),
         "ours": make(ours, updates, batch_size, {**settings, "method": method}),
     }
-    times = time_interleaved(
-        workloads, Plan(rounds * updates, rounds, clock, device), warm_up=updates
-    )
-    measured = times.median_ms("plain"), times.median_ms("ours"), times.ratio("ours", "plain")
-    return Overhead(backbone, method, *measured)
+    times = time_interleaved(workloads, Plan(rounds * updates, rounds, clock, device), updates)
+    medians = times.median_ms("plain"), times.median_ms("ours")
+    return Overhead(*medians, times.ratio("ours", "plain"))
 
 
 def _model(kind: Any, settings: dict[str, Any]) -> Any:
@@ -101,9 +80,8 @@ def _off_policy(
 ) -> Workload:
     """Updates of a model with a replay buffer full of random transitions."""
     model = _model(kind, {"buffer_size": rows, **settings})
-    buffer, generator = model.replay_buffer, np.random.default_rng(0)
-    for array in (buffer.observations, buffer.next_observations, buffer.actions, buffer.rewards):
-        array[:] = generator.uniform(-1.0, 1.0, array.shape)
+    buffer = model.replay_buffer
+    _randomise(buffer.observations, buffer.next_observations, buffer.actions, buffer.rewards)
     buffer.full = True
     return whole_train(model, batch_size)
 
@@ -112,22 +90,22 @@ def _on_policy(
     kind: Any, updates: int, batch_size: int, settings: dict[str, Any], length: int = 200
 ) -> Workload:
     """One epoch of a model with a rollout of random observations."""
-    model = _model(
-        kind, {"n_steps": updates * batch_size, "n_epochs": 1, "batch_size": batch_size, **settings}
-    )
-    buffer, generator = model.rollout_buffer, np.random.default_rng(0)
-    for array in (buffer.observations, buffer.advantages, buffer.returns):
-        array[:] = generator.uniform(-1.0, 1.0, array.shape)
+    epoch = {"n_steps": updates * batch_size, "n_epochs": 1, "batch_size": batch_size}
+    model = _model(kind, {**epoch, **settings})
+    buffer = model.rollout_buffer
+    _randomise(buffer.observations, buffer.advantages, buffer.returns)
+    observations = torch.as_tensor(buffer.observations[:, 0], device=model.device)
     with torch.no_grad():
-        actions, values, log_prob = model.policy(
-            torch.as_tensor(buffer.observations[:, 0], device=model.device)
-        )
-    for array, found in (
-        (buffer.actions, actions),
-        (buffer.values, values),
-        (buffer.log_probs, log_prob),
-    ):
-        array[:] = found.cpu().numpy().reshape(array.shape)
+        outputs = model.policy(observations)
+    arrays = (buffer.actions, buffer.values, buffer.log_probs)
+    for array, output in zip(arrays, outputs, strict=True):
+        array[:] = output.cpu().numpy().reshape(array.shape)
     buffer.episode_starts[::length] = 1.0
     buffer.full = True
     return lambda iterations: model.train()
+
+
+def _randomise(*arrays: Any) -> None:
+    generator = np.random.default_rng(0)
+    for array in arrays:
+        array[:] = generator.uniform(-1.0, 1.0, array.shape)

@@ -1,55 +1,42 @@
-"""The paper's update-time table.
-
-All methods on both backbones, measured in its scope, beside its numbers.
-"""
+"""The paper's update-time table, measured in its scope, beside its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from damper.provenance import code_version, hardware, versions
 from paper.bench import peers
 from paper.bench.interleaved_timing import InterleavedTimes, Plan, time_interleaved
 from paper.bench.result import Measurement
-from paper.bench.workloads import ExecutionMode, Transitions, make_learner, paper_update
+from paper.bench.workloads import ExecutionMode, Subjects, Transitions, make_learner, paper_update
 from paper.experiments.printed import paper, title
 from paper.experiments.timings import Timing, write_timing
 
 WARM_UP = 50
 SCOPE = (
     "Forward passes, losses, gradients, optimiser steps on one fixed batch; no sampling, target "
-    "copies or logging. "
-    "DAMPER with η = 0. SB3 in the same scope: batch fixed, its Polyak updates switched off, its "
-    "log without output."
+    "copies or logging. DAMPER with η = 0. SB3 in the same scope: batch fixed, its Polyak updates "
+    "switched off, its log without output."
 )
 SB3 = "plain, SB3"
 
 
 def update_time(
-    data: Transitions,
-    mode: ExecutionMode,
-    backbones: Sequence[str],
-    methods: Sequence[str],
-    plan: Plan,
+    subjects: Subjects, mode: ExecutionMode, plan: Plan
 ) -> tuple[Measurement, dict[str, InterleavedTimes]]:
     """Time the methods of each backbone, and SB3's plain update where it is, in turns."""
-    rows, turns = [], {}
-    for backbone in backbones:
-        workloads = {
-            method: paper_update(make_learner(data, backbone, method, mode)) for method in methods
-        }
+    data, rows, turns = subjects.data, [], {}
+    for backbone in subjects.backbones:
+        learners = {m: make_learner(data, backbone, m, mode) for m in subjects.methods}
+        workloads = {method: paper_update(learner) for method, learner in learners.items()}
         if peers.has_sb3():
             model = peers.sb3_model(data, backbone, mode)
             workloads[SB3] = peers.paper_train(model, backbone, mode.batch_size)
         times = time_interleaved(workloads, plan, WARM_UP)
         rows += [_row(times, backbone, name) for name in workloads]
         turns[backbone] = times
-    record = mode.record() | plan.record()
-    measurement = Measurement(
-        "update", f"Update time, {data.env}", SCOPE, rows, ("ms", "× plain"), record
-    )
-    return measurement, turns
+    bars, record = ("ms", "× plain"), mode.record() | plan.record()
+    return Measurement("update", f"Update time, {data.env}", SCOPE, rows, bars, record), turns
 
 
 def _row(times: InterleavedTimes, backbone: str, name: str) -> dict[str, object]:
@@ -76,27 +63,26 @@ def write_timings(
 ) -> list[Path]:
     """Write the engine's timings to the store that ``python -m paper report`` reads."""
     how = {**measurement.how, "implementation": "damper", "scope": "paper"}
-    how = {name: value for name, value in how.items() if name not in ("iterations", "rounds")}
-    return [
-        write_timing(
-            results,
-            Timing(
+    iterations, _ = how.pop("iterations"), how.pop("rounds")
+    paths = []
+    for backbone, times in turns.items():
+        for method, seconds in times.seconds.items():
+            if method == SB3:
+                continue
+            timing = Timing(
                 backbone=backbone,
                 method=method,
                 task=data.env,
                 milliseconds=times.mean_ms(method),
-                iterations=int(measurement.how["iterations"]),
+                iterations=int(iterations),
                 agents=1,
                 batch_size=256,
                 how=how,
                 versions=versions(),
                 hardware=hardware(str(how["device"])),
                 command=command,
-                rounds=[1e3 * seconds for seconds in times.seconds[method]],
+                rounds=[1e3 * turn for turn in seconds],
                 **code_version(),
-            ),
-        )
-        for backbone, times in turns.items()
-        for method in times.seconds
-        if method != SB3
-    ]
+            )
+            paths.append(write_timing(results, timing))
+    return paths

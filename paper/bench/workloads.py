@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,16 +42,9 @@ class ExecutionMode:
         return "TF32" if self.tf32 else "float32"
 
     def record(self) -> dict[str, Any]:
-        """The mode as data, for saved measurements.
-
-        Only timings with the same mode are compared.
-        """
-        return {
-            "device": self.device,
-            "mode": self.mode,
-            "tf32": self.tf32,
-            "threads": torch.get_num_threads(),
-        }
+        """The mode as data; only timings with the same mode are compared."""
+        where = {"device": self.device, "threads": torch.get_num_threads()}
+        return {**where, "mode": self.mode, "tf32": self.tf32}
 
 
 @dataclass(frozen=True)
@@ -61,6 +54,16 @@ class Transitions:
     env: str
     spec: Spec
     rows: Tensor
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """What is compared: methods of some backbones and population sizes, on the same data."""
+
+    data: Transitions
+    backbones: Sequence[str]
+    methods: Sequence[str]
+    sizes: Sequence[int] = (1,)
 
 
 def backends(env: str) -> list[str]:
@@ -100,10 +103,7 @@ def make_learner(
     n_agents: int = 1,
     **settings: Any,
 ) -> Learner:
-    """Make new agents with the paper's networks and the method's published settings.
-
-    The replay holds ``data``.
-    """
+    """New agents with the paper's networks, published settings and a replay full of ``data``."""
     torch.backends.cuda.matmul.allow_tf32 = mode.tf32
     if method == "damper":
         settings.setdefault("eta", 0.0)  # as the paper times it
@@ -143,12 +143,9 @@ def whole_update(learner: Learner) -> Workload:
 
 
 def paper_update(learner: Learner) -> Workload:
-    """Updates in the paper's scope.
+    """Updates in the paper's scope, on one fixed batch, without target copies and the log's sums.
 
-    Forward passes, losses, gradients, optimiser steps (and noise) on one fixed batch.
-
-    Target copies and the log's sums are left out; TD3's actor is updated every ``policy_delay``
-    iterations.
+    TD3's actor is updated every ``policy_delay`` iterations.
     """
     delay = learner.settings.policy_delay
     step = {actor: learner.graphed(networks_step(learner, actor)) for actor in (False, True)}
@@ -164,17 +161,11 @@ def paper_update(learner: Learner) -> Workload:
 
 
 def networks_step(learner: Learner, with_actor: bool) -> Callable[[], None]:
-    """One update on a fixed batch.
-
-    Permanently removes target copies and the log's sums from the learner's updates.
-    """
-    for owner, names in (
-        (learner, ("polyak_update", "update_actor_average")),
-        (learner.diagnostics, ("add",)),
-    ):
-        for name in names:
-            assert hasattr(owner, name), f"{name} would be timed"
-            setattr(owner, name, lambda *_, **__: None)
+    """One update on a fixed batch; the learner loses target copies and the log's sums for good."""
+    left_out = [(learner, "polyak_update"), (learner, "update_actor_average")]
+    for owner, name in [*left_out, (learner.diagnostics, "add")]:
+        assert hasattr(owner, name), f"{name} would be timed"
+        setattr(owner, name, lambda *_, **__: None)
     size, count = learner.settings.batch_size, learner.state()["updates"]
     batch = learner.replay.sample(learner.streams, 0, size, learner.method.previous_obs)
     kinds, shapes, dtype = learner.noise_kinds, learner.noise_shapes, learner.dtype

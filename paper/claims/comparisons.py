@@ -1,20 +1,14 @@
-"""One comparison of a claim.
+"""One comparison of a claim: two means, the gap with its interval, and a word for what it says.
 
-Two cells' means, the gap between them with its interval, and a word for what it says.
+A comparison *holds* if the gap has the claimed sign and its interval excludes zero; it *leans* if
+the mean agrees (ties do) but the interval includes zero; it *leans against* if the mean disagrees
+but the interval still allows the claim, and *fails* if it does not. Where the paper concedes
+something (a lower return), a mean on the good side is *better than claimed*. The smoothness of a
+policy that hardly ever changes its action, or the gradient that is left to smooth it, is no
+comparison: *constant actions*. Fewer than five seeds are *not enough data*.
 
-The words: a comparison *holds* if the gap has the claimed sign and its interval excludes zero; it
-    *leans* if the mean
-agrees but the interval includes zero, and ties are ties: they lean; it *leans against* if the mean
-disagrees but the interval still allows the claim, and *fails* if it does not. Where the paper
-concedes something (a lower return), a mean on the good side is *better than claimed*. The
-smoothness of a policy that hardly ever changes its action, or the
-gradient that is left to smooth it, is no comparison: *constant actions*. Fewer than five seeds are
-    *not enough data*.
-
-A claim is a conjunction, so its comparisons need no correction among themselves (it holds only if
-all do); over the claims the intervals are Bonferroni's: where seeds are spread normally, or both
-sides alike, all claims that hold do so together with 95 % confidence (``docs/statistics.md`` has
-what is left of that elsewhere).
+A claim is a conjunction, so its comparisons need no correction among themselves; over the claims
+the intervals are Bonferroni's (``docs/statistics.md`` says what that is worth).
 """
 
 from __future__ import annotations
@@ -34,13 +28,10 @@ from paper.statistics.estimates import difference, mean_interval, nan_for_none
 from paper.statistics.numbers import four_digits, with_bounds
 
 HOLDS, LEANS, LEANS_AGAINST, FAILS = "holds", "leans", "leans against", "fails"
-BETTER, CONSTANT, OPEN, NOT_JUDGED = (
-    "better than claimed",
-    "constant actions",
-    "not enough data",
-    "not judged",
-)
+BETTER, CONSTANT = "better than claimed", "constant actions"
+OPEN, NOT_JUDGED = "not enough data", "not judged"
 VERDICTS = (HOLDS, BETTER, LEANS, LEANS_AGAINST, CONSTANT, FAILS, OPEN, NOT_JUDGED)
+_BAD_TO_GOOD = (FAILS, CONSTANT, LEANS_AGAINST, LEANS, BETTER, HOLDS)  # of what is known
 MIN_SEEDS = 5
 # A size that the paper prints (92 % smoother, a return that collapses to 10 %) counts as reached at
 # nine tenths of it.
@@ -71,18 +62,14 @@ class Side(NamedTuple):
     @property
     def spread(self) -> Side:
         """Its variability: each seed's distance from the median (Brown and Forsythe)."""
-        values = (
-            self.values if self.values is None else np.abs(self.values - np.median(self.values))
-        )
-        return Side(self.name, values)
+        if self.values is None:
+            return Side(self.name, None)
+        return Side(self.name, np.abs(self.values - np.median(self.values)))
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where a claim is looked up.
-
-    A setup, and the η of DAMPER and its ablations if it is not the paper's own.
-    """
+    """The setup in which a claim is looked up, and the η of DAMPER if it is not the paper's."""
 
     setup: Setup
     eta: float | None = None
@@ -97,32 +84,22 @@ class Evidence:
         """A cell's seeds, counted by the measure that is compared."""
         cell = self.cell(backbone, task, method, **changed)
         values = cell.means(measure) if cell else np.array([])
-        changes = "".join(
-            f" {LETTERS.get(name, name)}={value:g}" for name, value in changed.items()
-        )
-        constant = (
-            cell.constant_note if cell and cell.mostly_constant and measure in SMOOTHNESS else ""
-        )
-        return Side(
-            title(method, backbone) + changes,
-            values if len(values) >= MIN_SEEDS else None,
-            constant,
-        )
+        changes = [f" {LETTERS.get(name, name)}={value:g}" for name, value in changed.items()]
+        name = title(method, backbone) + "".join(changes)
+        return _side(name, values, cell if measure in SMOOTHNESS else None)
 
     def gradients(self, backbone: str, task: str, name: str, method: str = "damper") -> Side:
-        """Along a method's own training.
-
-        The median over training of a recorded quantity, per seed.
-        """
+        """A recorded quantity's median over a method's own training, per seed."""
         cell = self.cell(backbone, task, method)
-        columns = (
-            [nan_for_none(record.curve[name]) for record in cell.records if name in record.curve]
-            if cell
-            else []
-        )
-        values = np.array([np.nanmedian(column) for column in columns if np.isfinite(column).any()])
-        constant = cell.constant_note if cell and cell.mostly_constant else ""
-        return Side(title(method, backbone), values if len(values) >= MIN_SEEDS else None, constant)
+        curves = [record.curve for record in cell.records] if cell else []
+        columns = [nan_for_none(curve[name]) for curve in curves if name in curve]
+        medians = [np.nanmedian(column) for column in columns if np.isfinite(column).any()]
+        return _side(title(method, backbone), np.array(medians), cell)
+
+
+def _side(name: str, values: Array, cell: Cell | None) -> Side:
+    constant = cell.constant_note if cell and cell.mostly_constant else ""
+    return Side(name, values if len(values) >= MIN_SEEDS else None, constant)
 
 
 def subject_of(backbone: str, task: str, measure: str) -> str:
@@ -131,26 +108,14 @@ def subject_of(backbone: str, task: str, measure: str) -> str:
 
 
 def claim_level(candidates: int = 1) -> float:
-    """Confidence of one interval so that claims that hold do so together.
-
-    ``candidates`` is the number of means of which the best one is compared.
-    """
+    """Bonferroni's confidence of one interval, where the best of ``candidates`` is compared."""
     return 1 - (1 - LEVEL) / (len(paper()["claims"]) * candidates)
 
 
-# --- words ----------------------------------------------------------------------------------------
-
-
 def conjunction(verdicts: Iterable[str]) -> str:
-    """A conjunction: as good as its worst part.
-
-    While some parts are unknown only a failure settles it.
-    """
+    """As good as the worst part; while some parts are unknown only a failure settles it."""
     distinct = set(verdicts) or {OPEN}
     return next(word for word in (FAILS, OPEN, *_BAD_TO_GOOD) if word in distinct)
-
-
-_BAD_TO_GOOD = (FAILS, CONSTANT, LEANS_AGAINST, LEANS, BETTER, HOLDS)  # of what is known
 
 
 def judge(gap: float, interval: Interval, concession: bool = False) -> str:
@@ -175,51 +140,31 @@ def compare_means(
 ) -> Check:
     """Our mean is lower (higher) than theirs less a share ``by`` of its size.
 
-    Args:
-        subject: task and measure in words.
-        ours: the side that the claim is about.
-        theirs: what it is compared with.
-        expect: "lower" or "higher".
-        by: the bound is ``theirs − by · |theirs|``.
-        words: what the bound stands for.
-        concession: the claim admits a weakness, so that the opposite is better than claimed.
-        candidates: of how many the better side was picked.
+    ``words`` say what that bound stands for, a ``concession`` makes the opposite better than
+    claimed, and ``candidates`` is of how many the better side was picked.
     """
     if ours.values is None or theirs.values is None:
-        return Check(
-            f"{subject}: {ours.name} {expect} than {theirs.name}{_note(words)}: not yet measured",
-            OPEN,
-        )
+        return _open(f"{subject}: {ours.name} {expect} than {theirs.name}{_note(words)}")
     bound = theirs.values * (1 - by * np.sign(theirs.mean))
     gap, interval = difference(ours.values, bound, claim_level(candidates))
     assert interval is not None
     sign = 1 if expect == "lower" else -1
     turned = interval if sign > 0 else Interval(-interval.high, -interval.low)
     verdict = judge(sign * gap, turned, concession)
-    text = (
-        f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} "
-        f"{four_digits(theirs.mean)}{_note(words)}; "
-    )
-    text += ("gap " if not by else f"gap to {four_digits(float(np.mean(bound)))}: ") + with_bounds(
-        gap, interval
-    )
-    if constant := [f"{side.name}: {side.constant}" for side in (ours, theirs) if side.constant]:
+    to_bound = f"gap to {four_digits(float(np.mean(bound)))}:" if by else "gap"
+    text = f"{_means(subject, ours, theirs, words)} {to_bound} {with_bounds(gap, interval)}"
+    constant = [f"{side.name}: {side.constant}" for side in (ours, theirs) if side.constant]
+    if constant:
         return Check(f"{text}; {', '.join(constant)}", CONSTANT)
-    return Check(
-        text + (", within the noise" if verdict == BETTER and turned.low <= 0 else ""), verdict
-    )
+    noise = ", within the noise" if verdict == BETTER and turned.low <= 0 else ""
+    return Check(text + noise, verdict)
 
 
 def close(subject: str, ours: Side, theirs: Side) -> Check:
-    """Our mean is within 5 % of theirs.
-
-    Holds if all of the interval is, leans if the mean is, fails if none is.
-    """
-    words = _note(f"close: within {percent(CLOSE_MARGIN)}")
+    """Our mean is within 5 % of theirs: holds if all of the interval is, leans if the mean is."""
+    words = f"close: within {percent(CLOSE_MARGIN)}"
     if ours.values is None or theirs.values is None:
-        return Check(
-            f"{subject}: {ours.name} close to {theirs.name}{words}: not yet measured", OPEN
-        )
+        return _open(f"{subject}: {ours.name} close to {theirs.name}{_note(words)}")
     gap, interval = difference(ours.values, theirs.values, claim_level())
     assert interval is not None
     margin = CLOSE_MARGIN * abs(theirs.mean)
@@ -227,22 +172,16 @@ def close(subject: str, ours: Side, theirs: Side) -> Check:
         verdict = HOLDS if -margin <= interval.low and interval.high <= margin else LEANS
     else:
         verdict = FAILS if interval.low > margin or interval.high < -margin else LEANS_AGAINST
-    text = (
-        f"{subject}: {ours.name} {four_digits(ours.mean)}, {theirs.name} "
-        f"{four_digits(theirs.mean)}{words}; "
-    )
-    return Check(text + f"gap {with_bounds(gap, interval)}", verdict)
+    text = f"{_means(subject, ours, theirs, words)} gap {with_bounds(gap, interval)}"
+    return Check(text, verdict)
 
 
 def against(
     subject: str, ours: Side, bound: float, expect: str, words: str, possible: Interval = ANY
 ) -> Check:
-    """Our mean is lower (higher) than a fixed number.
-
-    No bound is printed beyond what is possible.
-    """
+    """Our mean is lower (higher) than a fixed number; bounds stay within what is possible."""
     if ours.values is None:
-        return Check(f"{subject}, {words}: not yet measured", OPEN)
+        return _open(f"{subject}, {words}")
     interval = mean_interval(ours.values, claim_level())
     assert interval is not None
     sign = 1 if expect == "lower" else -1
@@ -256,34 +195,31 @@ def against(
 def extreme(
     subject: str, ours: Side, rivals: Sequence[Side], expect: str = "lower", **how: Any
 ) -> Check:
-    """Our mean is lower (higher) than every rival's.
-
-    The comparison that says least for it speaks for all.
-    """
+    """Our mean is lower (higher) than every rival's; the least favourable comparison speaks."""
     checks = [compare_means(subject, ours, rival, expect, **how) for rival in rivals]
-    measured = [
-        (check, rival.mean)
-        for check, rival in zip(checks, rivals, strict=True)
-        if check.verdict != OPEN
-    ]
+    pairs = zip(checks, rivals, strict=True)
+    measured = [(check, rival.mean) for check, rival in pairs if check.verdict != OPEN]
     if not measured:
         there = sum(side.values is not None for side in (ours, *rivals))
-        names = (
-            ", ".join(rival.name for rival in rivals)
-            if len(rivals) < 7
-            else f"{len(rivals)} others"
-        )
+        few = len(rivals) < 7
+        names = ", ".join(rival.name for rival in rivals) if few else f"{len(rivals)} others"
         words = f"{_note(how.get('words', ''))}: {there} of {len(rivals) + 1} measured"
         return Check(f"{subject}: {ours.name} {expect} than {names}{words}", OPEN)
     sign = 1 if expect == "lower" else -1
     worst, _ = min(measured, key=lambda pair: (_BAD_TO_GOOD.index(pair[0].verdict), sign * pair[1]))
     missing = len(rivals) - len(measured)
-    rest = f" (least favourable of {len(measured)}" + (
-        f", {missing} not yet measured)" if missing else ")"
-    )
-    return worst._replace(
-        text=worst.text + rest, verdict=conjunction(check.verdict for check in checks)
-    )
+    rest = f"least favourable of {len(measured)}"
+    rest += f", {missing} not yet measured" if missing else ""
+    return Check(f"{worst.text} ({rest})", conjunction(check.verdict for check in checks))
+
+
+def _open(text: str) -> Check:
+    return Check(f"{text}: not yet measured", OPEN)
+
+
+def _means(subject: str, ours: Side, theirs: Side, words: str) -> str:
+    means = [f"{side.name} {four_digits(side.mean)}" for side in (ours, theirs)]
+    return f"{subject}: {', '.join(means)}{_note(words)};"
 
 
 def _note(words: str) -> str:

@@ -7,7 +7,7 @@ for it here is near the paper's own and in the comparison's text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from damper.intervals import Interval, percent
@@ -58,6 +58,8 @@ SHARE, RATIO = Interval(0.0, 1.0), Interval(0.0, float("inf"))  # what such numb
 
 
 Checks = Iterator[Check]
+EVERYWHERE = tuple(product(BACKBONES, PAPER_TASKS))
+SUM, PROJECTION = "unconditional-sum", "unconditional-projection"
 
 
 # --- the main tables ------------------------------------------------------------------------------
@@ -79,9 +81,8 @@ def _best(
 
 
 def _lower_everywhere(e: Evidence) -> Checks:
-    for backbone in BACKBONES:
-        for task in PAPER_TASKS:
-            yield _pair(e, backbone, task, "sm", "damper", "plain", "lower")
+    for backbone, task in EVERYWHERE:
+        yield _pair(e, backbone, task, "sm", "damper", "plain", "lower")
 
 
 def _lowest(e: Evidence) -> Checks:
@@ -108,13 +109,16 @@ def _large_reduction(e: Evidence) -> Checks:
 
 def _reduction(e: Evidence, task: str, measure: str, ours: str, theirs: str, word: str) -> Check:
     """TD3: our mean is below theirs by nine tenths of what the paper prints."""
+    size = _printed_reduction(task, measure, ours, theirs)
+    counts = REACHED_SHARE * size
+    words = f"{word}: {percent(size)} lower in the paper, {percent(counts)} counts"
+    return _pair(e, "td3", task, measure, ours, theirs, "lower", by=counts, words=words)
+
+
+def _printed_reduction(task: str, measure: str, ours: str, theirs: str) -> float:
     x, y = (printed("td3", method, task, measure) for method in (ours, theirs))
     assert x is not None and y is not None
-    size = 1 - x.mean / y.mean
-    words = f"{word}: {percent(size)} lower in the paper, {percent(REACHED_SHARE * size)} counts"
-    return _pair(
-        e, "td3", task, measure, ours, theirs, "lower", by=REACHED_SHARE * size, words=words
-    )
+    return 1 - x.mean / y.mean
 
 
 def _best_return(e: Evidence) -> Checks:
@@ -130,29 +134,15 @@ def _sac_tradeoff(e: Evidence) -> Checks:
 
 def _gradient_regime(e: Evidence) -> Checks:
     """Along DAMPER's own training."""
-    for backbone in BACKBONES:
-        for task in PAPER_TASKS:
-            ratio, conflict = (
-                e.gradients(backbone, task, name) for name in ("norm_ratio", "conflict")
-            )
-            subject = f"{backbone.upper()} {task}"
-            yield against(
-                f"{subject} n_T/n_R",
-                ratio,
-                WEAK_RATIO,
-                "lower",
-                f"weak: below {WEAK_RATIO:g}",
-                RATIO,
-            )
-            words = f"frequent: above {FREQUENT_CONFLICT:g}; by chance {CHANCE_CONFLICT:g}"
-            yield against(
-                f"{subject} share of updates in conflict",
-                conflict,
-                FREQUENT_CONFLICT,
-                "higher",
-                words,
-                SHARE,
-            )
+    weak = f"weak: below {WEAK_RATIO:g}"
+    frequent = f"frequent: above {FREQUENT_CONFLICT:g}; by chance {CHANCE_CONFLICT:g}"
+    for backbone, task in EVERYWHERE:
+        subject = f"{backbone.upper()} {task}"
+        ratio = e.gradients(backbone, task, "norm_ratio")
+        yield against(f"{subject} n_T/n_R", ratio, WEAK_RATIO, "lower", weak, RATIO)
+        subject += " share of updates in conflict"
+        conflict = e.gradients(backbone, task, "conflict")
+        yield against(subject, conflict, FREQUENT_CONFLICT, "higher", frequent, SHARE)
 
 
 def _about_gradients(e: Evidence) -> str:
@@ -164,41 +154,35 @@ def _conflict_by_chance(e: Evidence) -> str:
     """The cells in conflict more often than unrelated directions would be."""
     more: list[str] = []
     others: list[str] = []
-    for backbone in BACKBONES:
-        for task in PAPER_TASKS:
-            conflict = e.gradients(backbone, task, "conflict")
-            if conflict.values is not None and not conflict.constant:
-                check = against("", conflict, CHANCE_CONFLICT, "higher", "")
-                (more if check.verdict == HOLDS else others).append(f"{backbone.upper()} {task}")
+    for backbone, task in EVERYWHERE:
+        conflict = e.gradients(backbone, task, "conflict")
+        if conflict.values is not None and not conflict.constant:
+            check = against("", conflict, CHANCE_CONFLICT, "higher", "")
+            (more if check.verdict == HOLDS else others).append(f"{backbone.upper()} {task}")
     if not more and not others:
         return ""
+    unsure = f"; this is not shown on {', '.join(others)}" if others else ""
     return (
         f"Unrelated directions would conflict in {CHANCE_CONFLICT:g} of the updates. More do, "
-        "beyond the noise, on "
-        f"{', '.join(more) or 'no task'}"
-        + (f"; this is not shown on {', '.join(others)}" if others else "")
+        f"beyond the noise, on {', '.join(more) or 'no task'}{unsure}"
     )
 
 
 def _plains_gradients(e: Evidence) -> str:
     """Both gradients along plain's own training, where they are recorded: means of the pairs."""
-    ranges: dict[str, tuple[float, float]] = {}
-    for backbone in BACKBONES:
-        for task in PAPER_TASKS:
-            sides = [
-                e.gradients(backbone, task, name, "plain") for name in ("conflict", "norm_ratio")
-            ]
-            if all(side.values is not None and not side.constant for side in sides):
-                conflict, ratio = (side.mean for side in sides)
-                ranges[f"{backbone.upper()} {task}"] = conflict, ratio
-    if not ranges:
+    means: dict[str, tuple[float, float]] = {}
+    for backbone, task in EVERYWHERE:
+        conflict = e.gradients(backbone, task, "conflict", "plain")
+        ratio = e.gradients(backbone, task, "norm_ratio", "plain")
+        if all(side.values is not None and not side.constant for side in (conflict, ratio)):
+            means[f"{backbone.upper()} {task}"] = conflict.mean, ratio.mean
+    if not means:
         return ""
-    shares, ratios = zip(*ranges.values(), strict=True)
-    strong = [subject for subject, (_, ratio) in ranges.items() if ratio > WEAK_RATIO]
+    shares, ratios = zip(*means.values(), strict=True)
+    strong = [subject for subject, (_, ratio) in means.items() if ratio > WEAK_RATIO]
     return (
-        f"In plain's own training ({counted(len(ranges), 'task–backbone pair')}), {_range(shares)} "
-        "of the updates "
-        f"conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on "
+        f"In plain's own training ({counted(len(means), 'task–backbone pair')}), {_range(shares)} "
+        f"of the updates conflict and n_T/n_R is {_range(ratios)}, above {WEAK_RATIO:g} on "
         f"{', '.join(strong) or 'none'}"
     )
 
@@ -212,28 +196,21 @@ def _range(values: Sequence[float]) -> str:
 
 def _ablation(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
-        yield _best(
-            e, "td3", task, "return", ("unconditional-projection", "unconditional-sum"), "higher"
-        )
+        yield _best(e, "td3", task, "return", (PROJECTION, SUM), "higher")
 
 
 def _collapse(e: Evidence) -> Checks:
-    yield _reduction(e, "Hopper", "return", "unconditional-sum", "damper", "collapses")
-    for other in ("damper", "unconditional-projection"):
-        yield _pair(e, "td3", "Hopper", "sm", "unconditional-sum", other, "lower")
+    yield _reduction(e, "Hopper", "return", SUM, "damper", "collapses")
+    for other in ("damper", PROJECTION):
+        yield _pair(e, "td3", "Hopper", "sm", SUM, other, "lower")
 
 
 def _collapsed(e: Evidence) -> str:
     """How many agents collapse in return, whatever becomes of their smoothness."""
-    ours, damper = (
-        e.side("td3", "Hopper", method, "return") for method in ("unconditional-sum", "damper")
-    )
-    x, y = (
-        printed("td3", method, "Hopper", "return") for method in ("unconditional-sum", "damper")
-    )
-    if ours.values is None or damper.values is None or x is None or y is None:
+    ours, damper = (e.side("td3", "Hopper", method, "return") for method in (SUM, "damper"))
+    if ours.values is None or damper.values is None:
         return ""
-    left = 1 - REACHED_SHARE * (1 - x.mean / y.mean)
+    left = 1 - REACHED_SHARE * _printed_reduction("Hopper", "return", SUM, "damper")
     count = int((ours.values < left * damper.mean).sum())
     return (
         f"Return alone: {count} of {len(ours.values)} agents earn less than {percent(left)} of "
@@ -242,26 +219,20 @@ def _collapsed(e: Evidence) -> str:
 
 
 def _sum_close(e: Evidence) -> Checks:
-    sides = (
-        e.side("td3", "LunarLander", method, "return") for method in ("unconditional-sum", "damper")
-    )
+    sides = (e.side("td3", "LunarLander", method, "return") for method in (SUM, "damper"))
     yield close(subject_of("td3", "LunarLander", "return"), *sides)
 
 
 def _projection(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
-        ours, damper = (
-            e.side("td3", task, method, "return")
-            for method in ("unconditional-projection", "damper")
-        )
+        ours, damper = (e.side("td3", task, method, "return") for method in (PROJECTION, "damper"))
         subject = subject_of("td3", task, "return")
         if task == "Hopper":
             yield close(subject, ours, damper)
-        else:
-            yield compare_means(subject, ours, damper, "lower")
-            yield compare_means(
-                f"{subject}, mean distance from the median", ours.spread, damper.spread, "higher"
-            )
+            continue
+        yield compare_means(subject, ours, damper, "lower")
+        subject += ", mean distance from the median"
+        yield compare_means(subject, ours.spread, damper.spread, "higher")
 
 
 def _pegrad(e: Evidence) -> Checks:
@@ -269,27 +240,25 @@ def _pegrad(e: Evidence) -> Checks:
         yield _reduction(e, task, "sm", "damper", "pegrad", "smoother")
     for task in ("LunarLander", "Hopper"):
         yield _pair(e, "td3", task, "return", "damper", "pegrad", "higher")
-    yield _pair(e, "td3", "Walker", "return", "damper", "pegrad", "lower", concession=True)
+    walker = (e, "td3", "Walker", "return", "damper", "pegrad")
+    yield _pair(*walker, "lower", concession=True)
     words = f"slightly: no more than {percent(CLOSE_MARGIN)} lower"
-    yield _pair(
-        e, "td3", "Walker", "return", "damper", "pegrad", "higher", by=CLOSE_MARGIN, words=words
-    )
+    yield _pair(*walker, "higher", by=CLOSE_MARGIN, words=words)
 
 
 def _eta(e: Evidence) -> Checks:
     for task in ABLATION_TASKS:
-        sides = [e.side("td3", task, "damper", "sm", eta=eta) for eta in ETAS]
+        sides = {eta: e.side("td3", task, "damper", "sm", eta=eta) for eta in ETAS}
+        *smaller, last = sides.values()
         subject = subject_of("td3", task, "sm")
         if task == "Walker":
-            bump = {eta: sides[ETAS.index(eta)] for eta in (0.4, 0.6, 0.8)}
+            bump = f"{subject}, a bump at η = 0.6"
             for eta in (0.4, 0.8):
-                yield compare_means(
-                    f"{subject}, a bump at η = 0.6", bump[0.6], bump[eta], "higher", concession=True
-                )
+                yield compare_means(bump, sides[0.6], sides[eta], "higher", concession=True)
         else:
-            for former, later in pairwise(sides):
+            for former, later in pairwise(sides.values()):
                 yield compare_means(subject, later, former, "lower")
-        yield extreme(f"{subject}, lowest at η = 1", sides[-1], sides[:-1], "lower")
+        yield extreme(f"{subject}, lowest at η = 1", last, smaller, "lower")
 
 
 # --- fixed weights --------------------------------------------------------------------------------
@@ -309,14 +278,8 @@ def _below_all_weights(e: Evidence) -> Checks:
             continue
         there = [side for side in weights if side.values is not None]
         best = min(there, key=lambda side: side.mean, default=weights[0])
-        check = compare_means(
-            f"{subject}, the exception",
-            ours,
-            best,
-            "higher",
-            concession=True,
-            candidates=len(WEIGHTS),
-        )
+        how: dict[str, Any] = {"concession": True, "candidates": len(WEIGHTS)}
+        check = compare_means(f"{subject}, the exception", ours, best, "higher", **how)
         # One smoother weight is an exception; that there is none takes them all.
         unknown = check.verdict == BETTER and len(there) < len(WEIGHTS)
         yield check._replace(verdict=OPEN if unknown else check.verdict)
@@ -326,14 +289,11 @@ def _beats(e: Evidence, task: str, weights: Sequence[float]) -> dict[float, list
     """Weights before the methods that one of them is said to beat, in both measures."""
     checks: dict[float, list[Check]] = {weight: [] for weight in weights}
     for measure, expect in (("return", "higher"), ("sm", "lower")):
+        subject = subject_of("td3", task, measure)
         rivals = [e.side("td3", task, rival, measure) for rival in BEATEN_BY_WEIGHT[task]]
         for weight in weights:
             ours = _weight(e, task, weight, measure)
-            checks[weight].append(
-                extreme(
-                    subject_of("td3", task, measure), ours, rivals, expect, candidates=len(weights)
-                )
-            )
+            checks[weight].append(extreme(subject, ours, rivals, expect, candidates=len(weights)))
     return checks
 
 
@@ -343,31 +303,22 @@ def _strong_weight(e: Evidence) -> Checks:
 
 
 def _best_weight(e: Evidence) -> Checks:
+    order = (HOLDS, LEANS, OPEN, LEANS_AGAINST, CONSTANT, FAILS)  # one weight is enough
     for task, rivals in BEATEN_BY_WEIGHT.items():
-        found = _beats(e, task, WEIGHTS)
-        verdict_of = {
-            weight: conjunction(check.verdict for check in checks)
-            for weight, checks in found.items()
-        }
-        order = (HOLDS, LEANS, OPEN, LEANS_AGAINST, CONSTANT, FAILS)  # one weight is enough
+        checks = _beats(e, task, WEIGHTS)
+        verdict_of = {weight: conjunction(c.verdict for c in checks[weight]) for weight in WEIGHTS}
         verdict = next(word for word in order if word in verdict_of.values())
-        beating = [
-            f"{word}: {', '.join(weights)}"
-            for word in (HOLDS, LEANS)
-            if (weights := _with(verdict_of, word))
-        ]
+        lists = {word: _with(verdict_of, word) for word in (HOLDS, LEANS)}
+        beating = [f"{word}: {', '.join(weights)}" for word, weights in lists.items() if weights]
         known = len(WEIGHTS) - len(_with(verdict_of, OPEN))
         names = ", ".join(title(rival) for rival in rivals)
-        text = (
-            f"TD3 {task}: weights that beat {names} in both measures: "
-            f"{'; '.join(beating) or 'none'}"
-        )
-        best = min(
-            WEIGHTS,
-            key=lambda weight: (verdict_of[weight] == OPEN, order.index(verdict_of[weight])),
-        )
-        gaps = "; ".join(check.text for check in found[best]) if known else ""
-        yield Check(f"{text} ({known} of {len(WEIGHTS)} known). {gaps}".strip(" ."), verdict)
+        text = f"TD3 {task}: weights that beat {names} in both measures: "
+        text += f"{'; '.join(beating) or 'none'} ({known} of {len(WEIGHTS)} known)"
+        if known:
+            decided = [weight for weight in WEIGHTS if verdict_of[weight] != OPEN]
+            best = min(decided, key=lambda weight: order.index(verdict_of[weight]))
+            text += ". " + "; ".join(check.text for check in checks[best])
+        yield Check(text, verdict)
 
 
 def _with(verdict_of: dict[float, str], word: str) -> list[str]:
@@ -375,25 +326,22 @@ def _with(verdict_of: dict[float, str], word: str) -> list[str]:
 
 
 def _margins(e: Evidence) -> Checks:
-    baselines = {"Ant": "grad-caps", "Hopper": "pave"}  # with the lowest sm of the five
-    named = {"Ant": paper()["scalarization_td3_other"]["Ant"]["sm"]}
-    named["Hopper"] = paper()["scalarization_td3_lowest_sm"]["Hopper"]["sm"]
-    for task, baseline in baselines.items():
+    named = {
+        "Ant": ("grad-caps", paper()["scalarization_td3_other"]["Ant"]["sm"]),
+        "Hopper": ("pave", paper()["scalarization_td3_lowest_sm"]["Hopper"]["sm"]),
+    }
+    for task, (baseline, sm) in named.items():  # the baseline with the lowest sm of the five
         theirs = printed("td3", baseline, task, "sm")
         assert theirs is not None
-        size = 1 - named[task] / theirs.mean
-        words = f"{percent(size, 1)} lower in the paper, {percent(REACHED_SHARE * size, 1)} counts"
+        size = 1 - sm / theirs.mean
+        counts = REACHED_SHARE * size
+        words = f"{percent(size, 1)} lower in the paper, {percent(counts, 1)} counts"
         rivals = [e.side("td3", task, rival, "sm") for rival in RIVALS]
-        ours, subject = (
-            _weight(e, task, PAPER_WEIGHTS[task], "sm"),
-            subject_of("td3", task, "sm"),
-        )
-        yield extreme(subject, ours, rivals, "lower", by=REACHED_SHARE * size, words=words)
-    sides = (
-        _weight(e, "Hopper", PAPER_WEIGHTS["Hopper"], "return"),
-        e.side("td3", "Hopper", "pave", "return"),
-    )
-    yield close(subject_of("td3", "Hopper", "return"), *sides)
+        ours, subject = _weight(e, task, PAPER_WEIGHTS[task], "sm"), subject_of("td3", task, "sm")
+        yield extreme(subject, ours, rivals, "lower", by=counts, words=words)
+    ours = _weight(e, "Hopper", PAPER_WEIGHTS["Hopper"], "return")
+    pave = e.side("td3", "Hopper", "pave", "return")
+    yield close(subject_of("td3", "Hopper", "return"), ours, pave)
 
 
 def _limits(e: Evidence) -> Checks:
@@ -405,9 +353,8 @@ def _limits(e: Evidence) -> Checks:
     for task, value in SMOOTHEST_WEIGHT.items():
         for measure in ("sm", "return"):
             rivals = [e.side("td3", task, rival, measure) for rival in RIVALS]
-            yield extreme(
-                subject_of("td3", task, measure), _weight(e, task, value, measure), rivals, "lower"
-            )
+            ours = _weight(e, task, value, measure)
+            yield extreme(subject_of("td3", task, measure), ours, rivals, "lower")
 
 
 CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
@@ -431,11 +378,7 @@ CLAIMS: dict[str, Callable[[Evidence], Checks]] = {
     "scalarization-limits": _limits,
     "eta-monotone": _eta,
 }
-# Compare ablations on a task whose published η is not 1; no experiment trains those with another η
-# than DAMPER's.
+# Ablations on a task whose published η is not 1, which no experiment trains with another η.
 ONE_ETA_UNTRAINED = ("ablation-return", "sum-close", "projection")
 # What a claim's word does not say, from the same records; it decides nothing.
-NOTES: dict[str, Callable[[Evidence], str]] = {
-    "gradient-regime": _about_gradients,
-    "sum-collapses": _collapsed,
-}
+NOTES = {"gradient-regime": _about_gradients, "sum-collapses": _collapsed}

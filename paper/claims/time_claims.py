@@ -1,7 +1,4 @@
-"""The paper's claims about update times.
-
-They belong to the machine on which updates were timed, not to a setup of training.
-"""
+"""The paper's claims about update times, judged per machine."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ PAPER_OVERHEAD = {"td3": 0.448, "sac": 0.313}
 
 
 class MethodTimes(NamedTuple):
-    """The table's methods as timed on one machine, one way.
-
-    Milliseconds per round, in the order of the rounds.
-    """
+    """The table's methods as timed on one machine, one way: milliseconds per round."""
 
     machine: str
     rounds: dict[str, Sequence[float]]
@@ -28,16 +22,15 @@ class MethodTimes(NamedTuple):
 
 def _fullest(timings: Sequence[Timing], backbone: str) -> dict[str, MethodTimes]:
     """Per kind of device, the measurement of the most methods in turns."""
-    fullest: dict[str, dict[str, MethodTimes]] = {}
+    by_device: dict[str, dict[str, MethodTimes]] = {}
     for timing in timings:
         if timing.backbone == backbone and timing.rounds:
-            place = fullest.setdefault(str(timing.how.get("device", "cpu")), {})
-            place.setdefault(timing.setting, MethodTimes(timing.machine, {})).rounds[
-                timing.method
-            ] = timing.rounds
+            settings = by_device.setdefault(str(timing.how.get("device", "cpu")), {})
+            times = settings.setdefault(timing.setting, MethodTimes(timing.machine, {}))
+            times.rounds[timing.method] = timing.rounds
     return {
-        device: max(place.values(), key=lambda times: len(times.rounds))
-        for device, place in fullest.items()
+        device: max(settings.values(), key=lambda times: len(times.rounds))
+        for device, settings in by_device.items()
     }
 
 
@@ -46,35 +39,28 @@ def _by_machine(
 ) -> Iterator[tuple[str, MethodTimes | None]]:
     """GPU and CPU; None where not all the table's methods were timed together with their spread."""
     fullest = _fullest(timings, backbone)
-    for device, machine_kind in {"cuda": "GPU", "cpu": "CPU"}.items():
+    for device, kind in {"cuda": "GPU", "cpu": "CPU"}.items():
         times = fullest.get(device)
-        place = f"{backbone.upper()}, {times.machine if times else machine_kind}"
-        whole = (
-            times
-            and set(TABLE_METHODS) <= set(times.rounds)
-            and len({*map(len, times.rounds.values())}) == 1
-        )
-        yield place, times if whole else None
+        if times is None:
+            yield f"{backbone.upper()}, {kind}", None
+            continue
+        complete = set(TABLE_METHODS) <= set(times.rounds)
+        in_turns = len({len(rounds) for rounds in times.rounds.values()}) == 1
+        yield f"{backbone.upper()}, {times.machine}", times if complete and in_turns else None
 
 
 def _cost(timings: Sequence[Timing]) -> Iterator[Check]:
     for backbone in BACKBONES:
         for place, times in _by_machine(timings, backbone):
             if times is None:
-                yield Check(
-                    f"{place}: update times of all methods with their spread: not yet measured",
-                    OPEN,
-                )
+                words = "update times of all methods with their spread: not yet measured"
+                yield Check(f"{place}: {words}", OPEN)
                 continue
             for rival in RIVALS:
                 dearer = backbone == "td3" and rival == "grad-caps"  # the paper's one exception
-                words = (
-                    f"DAMPER's time over {title(rival)}'s (claimed: "
-                    f"{'above' if dearer else 'below'} 1)"
-                )
-                yield _ratio(
-                    f"{place}: {words}", times, rival, 1.0, "higher" if dearer else "lower", dearer
-                )
+                expect, word = ("higher", "above") if dearer else ("lower", "below")
+                words = f"DAMPER's time over {title(rival)}'s (claimed: {word} 1)"
+                yield _ratio(f"{place}: {words}", times, rival, 1.0, expect, dearer)
 
 
 def _overhead(timings: Sequence[Timing]) -> Iterator[Check]:

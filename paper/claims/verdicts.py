@@ -13,14 +13,11 @@ from paper.experiments.printed import paper
 from paper.experiments.timings import Timing
 from paper.statistics.cells import Setup
 
-Found = TypeVar("Found")
+Source = TypeVar("Source")
 
 
 class Verdict(NamedTuple):
-    """A claim of the paper and what the records say about it.
-
-    ``note`` puts a word of it into proportion.
-    """
+    """A claim, what the records say about it, and a note that puts a word into proportion."""
 
     id: str
     text: str
@@ -36,25 +33,18 @@ class Verdict(NamedTuple):
 
 @functools.cache
 def verdicts(setup: Setup, eta: float | None = None) -> list[Verdict]:
-    """Every claim about trained policies, judged by one setup's records.
-
-    ``eta`` in place of the paper's own ones.
-    """
+    """Every claim about policies, judged by one setup's records, at the paper's η or another."""
     evidence = Evidence(setup, eta)
     judged = [_unless_untrained(verdict, eta) for verdict in _judge(CLAIMS, evidence)]
-    return [
-        one._replace(note=NOTES[one.id](evidence)) if one.id in NOTES else one for one in judged
-    ]
+    return [v._replace(note=NOTES[v.id](evidence)) if v.id in NOTES else v for v in judged]
 
 
 def _unless_untrained(verdict: Verdict, eta: float | None) -> Verdict:
     """What no experiment trains at one η is not waited for."""
     if eta is None or verdict.verdict != OPEN or verdict.id not in ONE_ETA_UNTRAINED:
         return verdict
-    check = Check(
-        f"no experiment trains these ablations with η = {eta:g} on every task", NOT_JUDGED
-    )
-    return verdict._replace(verdict=NOT_JUDGED, checks=[check])
+    text = f"no experiment trains these ablations with η = {eta:g} on every task"
+    return verdict._replace(verdict=NOT_JUDGED, checks=[Check(text, NOT_JUDGED)])
 
 
 def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
@@ -63,7 +53,7 @@ def time_verdicts(timings: Sequence[Timing]) -> list[Verdict]:
 
 
 def _judge(
-    claims: Mapping[str, Callable[[Found], Iterator[Check]]], evidence: Found
+    claims: Mapping[str, Callable[[Source], Iterator[Check]]], evidence: Source
 ) -> list[Verdict]:
     """The claims' verdicts, in the order in which ``printed.json`` lists them."""
     texts = {claim["id"]: claim["text"] for claim in paper()["claims"]}

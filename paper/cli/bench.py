@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import fields, replace
+from typing import Any
 
 import torch
 
@@ -20,7 +21,7 @@ from paper.bench.modes import in_modes, slower_modes
 from paper.bench.result import Measurement, read
 from paper.bench.scaling import scaling
 from paper.bench.update_time import update_time, write_timings
-from paper.bench.workloads import ExecutionMode, Transitions, random_transitions
+from paper.bench.workloads import ExecutionMode, Subjects, random_transitions
 from paper.cli.options.bench import PARTS, Bench
 from paper.experiments.catalogue import TABLE_METHODS
 
@@ -30,12 +31,8 @@ PAIR = ("plain", "damper")
 def run(options: Bench) -> None:
     """Measure, print and save."""
     if options.show:
-        print(
-            "\n".join(
-                f"**{measurement.title}.** {measurement.scope}\n\n{measurement.markdown()}"
-                for measurement in map(read, options.show)
-            )
-        )
+        shown = map(read, options.show)
+        print("\n".join(f"**{m.title}.** {m.scope}\n\n{m.markdown()}" for m in shown))
         return
     asked, options = options.device, replace(options, device=find_device(options.device))
     _check(options)
@@ -79,37 +76,28 @@ def _check(options: Bench) -> None:
             "python -m paper bench sb3."
         )
     if options.what in ("sb3", "peers") and not peers.has_sb3():
-        raise MissingExtraError(
-            f"bench {options.what} needs Stable-Baselines3: pip install "
-            f'"damper-rl[{options.what}]".'
-        )
+        cure = f'pip install "damper-rl[{options.what}]"'
+        raise MissingExtraError(f"bench {options.what} needs Stable-Baselines3: {cure}.")
 
 
 def _say_what_is_left_out(options: Bench, part: str) -> None:
     """Name the libraries that a measurement compares with and that are not installed."""
+    missing = {}
     if part in ("update", "peers", "sb3") and not peers.has_sb3():
-        say(
-            f"{part} without Stable-Baselines3, which is not installed: pip install "
-            '"damper-rl[sb3]".',
-            "yellow",
-        )
+        missing["Stable-Baselines3"] = "sb3"
     if part == "peers" and options.device == "cpu" and not peers.has_sbx():
-        say(
-            f'{part} without SBX, which is not installed: pip install "damper-rl[peers]".', "yellow"
-        )
+        missing["SBX"] = "peers"
+    for library, extra in missing.items():
+        cure = f'pip install "damper-rl[{extra}]"'
+        say(f"{part} without {library}, which is not installed: {cure}.", "yellow")
 
 
 def _modes(options: Bench) -> list[ExecutionMode]:
     """The modes to measure: the one asked for, otherwise on a GPU all that users may meet."""
     cpu = options.device == "cpu"
     modes = [options.mode] if options.mode else ["eager"] if cpu else ["graph", "compile-graph"]
-    tf32 = (
-        [False]
-        if cpu and options.tf32 is None
-        else [False, True]
-        if options.tf32 is None
-        else [options.tf32]
-    )
+    every_precision = [False] if cpu else [False, True]
+    tf32 = every_precision if options.tf32 is None else [options.tf32]
     return [ExecutionMode(options.device, mode, precise) for precise in tf32 for mode in modes]
 
 
@@ -132,42 +120,34 @@ def _command(options: Bench, part: str) -> str:
     return shlex.join(parts)
 
 
-def _data(options: Bench) -> Transitions:
-    return random_transitions(options.task)
-
-
 def _measure(options: Bench, part: str) -> Measurement | None:
     cpu, methods = options.device == "cpu", options.methods or PAIR
-    plan = Plan(
-        options.iterations or (100 if cpu else 1000), options.rounds, options.clock, options.device
-    )
-    backbones = options.backbones or ("td3", "sac")
-    shared = (_mode(options), backbones)
-    if part == "update":
-        data = _data(options)
-
-        def measure(mode: ExecutionMode) -> Measurement:
-            measurement, turns = update_time(
-                data, mode, backbones, options.methods or TABLE_METHODS, plan
-            )
-            if options.results:
-                write_timings(options.results, data, measurement, turns, _command(options, part))
-            return measurement
-
-        return in_modes(_modes(options), measure)
-    if part == "peers":
-        return peers.compare_implementations(_data(options), *shared, methods, plan)
-    if part == "scaling":
-        data, sizes = _data(options), options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 35, 100))
-        return in_modes(
-            _modes(options), lambda mode: scaling(data, mode, backbones, methods, sizes, plan)
-        )
+    iterations = options.iterations or (100 if cpu else 1000)
+    plan = Plan(iterations, options.rounds, options.clock, options.device)
+    backbones, modes = options.backbones or ("td3", "sac"), _modes(options)
+    if part == "sb3":
+        return _sb3(options, plan)
     if part == "end-to-end":
-        what = (*shared, methods, options.tasks, options.agents, options.steps)
-        return end_to_end(*what, options.env_threads)
+        what = (backbones, methods, options.tasks, options.agents, options.steps)
+        return end_to_end(_mode(options), *what, options.env_threads)
+    subjects = Subjects(random_transitions(options.task), backbones, methods, options.sizes or (1,))
+    if part == "peers":
+        return peers.compare_implementations(subjects, _mode(options), plan)
     if part == "floor":
-        return floor(_data(options), *shared, methods, options.sizes or (1,), plan)
-    return _sb3(options, plan)
+        return floor(subjects, _mode(options), plan)
+    if part == "scaling":
+        sizes = options.sizes or ((1, 5, 10, 35) if cpu else (1, 5, 35, 100))
+        sized = replace(subjects, sizes=sizes)
+        return in_modes(modes, lambda mode: scaling(sized, mode, plan))
+    timed = replace(subjects, methods=options.methods or TABLE_METHODS)
+
+    def measure(mode: ExecutionMode) -> Measurement:
+        measurement, turns = update_time(timed, mode, plan)
+        if options.results:
+            write_timings(options.results, timed.data, measurement, turns, _command(options, part))
+        return measurement
+
+    return in_modes(modes, measure)
 
 
 def _sb3(options: Bench, plan: Plan) -> Measurement | None:
@@ -178,15 +158,9 @@ def _sb3(options: Bench, plan: Plan) -> Measurement | None:
     rows = []
     for backbone in options.backbones or ("td3", "sac", "ppo"):
         for method in options.methods or ("damper",):
-            updates = max(1, plan.iterations // options.rounds)
-            made = measure_overhead(
-                backbone,
-                method,
-                options.rounds,
-                updates,
-                clock=options.clock,
-                device=options.device,
-            )
+            updates = max(1, plan.iterations // plan.rounds)
+            how: dict[str, Any] = {"clock": plan.clock, "device": plan.device}
+            made = measure_overhead(backbone, method, plan.rounds, updates, **how)
             row = {"backbone": backbone.upper(), "method": method, "ms": made.ours_ms}
             rows.append({**row, "SB3's plain ms": made.plain_ms, "× SB3's plain": made.ratio})
     scope = (

@@ -21,9 +21,8 @@ OWN_OUT = Path("docs/results")  # for the project's own records
 
 def run(options: Report) -> None:
     """Merge stores, write the report and print where it is."""
-    out = options.out or (
-        OWN_OUT if options.results == Report.results else options.results / "report"
-    )
+    is_default = options.results == Report.results
+    out = options.out or (OWN_OUT if is_default else options.results / "report")
     check_folder("out", out)
     import_scipy("special")
     if options.formats:
@@ -36,26 +35,21 @@ def run(options: Report) -> None:
     pages = _own_pages(options.results, out) if options.pages is None else options.pages
     for other in options.merge:
         merged = Store(options.results).merge(Store(other))
-        say(
-            f"{quoted(other)}: {counted(merged.added, 'record')} added, {merged.same:,} already "
-            "there"
-        )
+        added = f"{counted(merged.added, 'record')} added"
+        say(f"{quoted(other)}: {added}, {merged.same:,} already there")
         for name in merged.different:
             say(f"  {name} differs there; this store's record was kept", "yellow")
     if not Store(options.results).folder.exists():
         raise DamperError(
             f"results must be a folder of records, but {quoted(options.results)} does not exist: "
-            "run this in the "
-            "folder that contains it, name another with --results, or make records with python -m "
-            "paper "
-            "reproduce."
+            "run this in the folder that contains it, name another with --results, or make records "
+            "with python -m paper reproduce."
         )
     has_records = (any(read(options.results)) for read in (Store, read_timings, read_ppo))
     if any(path != out for path in options.results.iterdir()) and not any(has_records):
         raise DamperError(
             f"results must hold records, but {quoted(options.results)} holds none: python -m paper "
-            "reproduce makes them; damper "
-            "compare and damper evaluate write their own tables."
+            "reproduce makes them; damper compare and damper evaluate write their own tables."
         )
     paths = write_report(options.results, out, options.formats, pages)
     say(f"{counted(len(paths), 'file')} in {quoted(out)}; open {quoted(paths[0])}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -47,25 +48,18 @@ class Experiment:
     trained: bool = True
 
 
+_EVERY_METHOD = _at_published_settings(*TABLE_METHODS)
+_PROJECTIONS = _at_published_settings("damper", "unconditional-projection", "unconditional-sum")
+_PEGRAD = _at_published_settings("damper", "pegrad")
+_PAIR = _at_published_settings("plain", "damper")
+
 EXPERIMENTS: dict[str, Experiment] = {
-    "td3-table": Experiment(
-        "TD3 results, seven methods", ("td3",), PAPER_TASKS, _at_published_settings(*TABLE_METHODS)
-    ),
-    "sac-table": Experiment(
-        "SAC results, seven methods", ("sac",), PAPER_TASKS, _at_published_settings(*TABLE_METHODS)
-    ),
+    "td3-table": Experiment("TD3 results, seven methods", ("td3",), PAPER_TASKS, _EVERY_METHOD),
+    "sac-table": Experiment("SAC results, seven methods", ("sac",), PAPER_TASKS, _EVERY_METHOD),
     "projection-ablation": Experiment(
-        "projection always, never or on conflict",
-        ("td3",),
-        ABLATION_TASKS,
-        _at_published_settings("damper", "unconditional-projection", "unconditional-sum"),
+        "projection always, never or on conflict", ("td3",), ABLATION_TASKS, _PROJECTIONS
     ),
-    "pegrad": Experiment(
-        "the PEGrad-based baseline",
-        ("td3",),
-        ABLATION_TASKS,
-        _at_published_settings("damper", "pegrad"),
-    ),
+    "pegrad": Experiment("the PEGrad-based baseline", ("td3",), ABLATION_TASKS, _PEGRAD),
     "scalarization-sweep": Experiment(
         "fixed weights 0.05 to 1 against DAMPER",
         ("td3",),
@@ -80,19 +74,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         {"damper": {"eta": (ONE_ETA,)}},
     ),
     "walker-variation": Experiment(
-        "action changes along a Walker episode",
-        BACKBONES,
-        ("Walker",),
-        _at_published_settings("plain", "damper"),
-        seeds=1,
+        "action changes along a Walker episode", BACKBONES, ("Walker",), _PAIR, seeds=1
     ),
     "update-time": Experiment(
-        "time of one update",
-        BACKBONES,
-        ("Hopper",),
-        _at_published_settings(*TABLE_METHODS),
-        seeds=1,
-        trained=False,
+        "time of one update", BACKBONES, ("Hopper",), _EVERY_METHOD, seeds=1, trained=False
     ),
 }
 
@@ -146,40 +131,28 @@ def expand_request(request: Request) -> list[AgentSpec]:
     installed = versions()
     for name in request.experiments:
         experiment = find_experiment(name)
-        for backbone in request.backbones or experiment.backbones:
-            for task in request.tasks or experiment.tasks:
-                for method, sweep in _variants(experiment, request.methods).items():
-                    for agent in _cell_agents(
-                        request, experiment, task, backbone, method, sweep, installed
-                    ):
-                        agents.setdefault(agent.digest, agent)
+        backbones = request.backbones or experiment.backbones
+        tasks, methods = request.tasks or experiment.tasks, request.methods or experiment.variants
+        for cell in itertools.product(backbones, tasks, methods):
+            for agent in _cell_agents(request, experiment, *cell, installed):
+                agents.setdefault(agent.digest, agent)
     return list(agents.values())
-
-
-def _variants(experiment: Experiment, methods: Sequence[str]) -> Variants:
-    """The experiment's variants of these methods."""
-    return (
-        {method: experiment.variants.get(method, {}) for method in methods}
-        if methods
-        else experiment.variants
-    )
 
 
 def _cell_agents(
     request: Request,
     experiment: Experiment,
-    task: str,
     backbone: str,
+    task: str,
     method: str,
-    sweep: Mapping[str, tuple[float, ...]],
     installed_versions: Mapping[str, str],
 ) -> list[AgentSpec]:
-    """The agents of one task, backbone and method."""
+    """The agents of one backbone, task and method."""
     env = task_name(task) or task
-    seeds = pick_seeds(
-        experiment.seeds if request.seeds is None else request.seeds, request.protocol
-    )
+    count_or_list = experiment.seeds if request.seeds is None else request.seeds
+    seeds = pick_seeds(count_or_list, request.protocol)
     steps = find_task(env).steps if request.steps is None else request.steps
+    sweep = experiment.variants.get(method, {})
     given = {"trained_here": request.trained_here, **request.settings, **sweep}
     population = resolve(env, backbone, method, seeds, steps, request.protocol, **given)
     lists = [name for name in PER_AGENT if isinstance(getattr(population, name), tuple)]
@@ -190,14 +163,10 @@ def _cell_agents(
     installed, code = physics(env, population.backend, installed_versions), population.custom_code()
     agents = []
     for row in population.agents():
+        seed = row["seed"]
         swept = {name: value for name, value in row.items() if name != "seed"}
-        settings = replace(
-            population,
-            seeds=(row["seed"],),
-            method_settings={**population.method_settings, **swept},
-        )
-        agent_identity = identity(settings.record(), row, installed, request.episodes, code)
-        agents.append(
-            AgentSpec(settings, agent_identity, digest(agent_identity), seeds.index(row["seed"]))
-        )
+        method_settings = {**population.method_settings, **swept}
+        settings = replace(population, seeds=(seed,), method_settings=method_settings)
+        facts = identity(settings.record(), row, installed, request.episodes, code)
+        agents.append(AgentSpec(settings, facts, digest(facts), seeds.index(seed)))
     return agents

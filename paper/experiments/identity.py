@@ -31,25 +31,13 @@ def identity(
 ) -> dict[str, Any]:
     """An agent's identity as plain data.
 
-    Args:
-        settings: its population's settings, as in ``Settings.record()`` or a manifest.
-        agent: its row: seed, and its value of every setting that differs between agents.
-        physics: versions of the environment's simulator.
-        episodes: number of evaluation episodes.
-        custom_code: the user's own code in its population, as in ``Settings.custom_code()`` or a
-            manifest.
+    ``settings`` and ``custom_code`` are its population's, as a manifest has them, ``agent`` its row
+    (seed and what differs between agents), ``physics`` the versions of its simulator.
     """
-    agent_settings = {
-        **settings,
-        **{name: value for name, value in agent.items() if name in settings},
-    }
-    chosen = agent.get("method", settings["method"])
-    method = find_method(chosen).settings()
-    method |= {
-        name: value
-        for name, value in {**settings["method_settings"], **agent}.items()
-        if name in method
-    }
+    agent_settings = {name: agent.get(name, value) for name, value in settings.items()}
+    chosen = agent_settings["method"]
+    given = {**settings["method_settings"], **agent}
+    method = {n: given.get(n, value) for n, value in find_method(chosen).settings().items()}
     backbone = settings["backbone"]
     facts = {
         "task": recorded_name(settings["env"]),
@@ -74,44 +62,28 @@ def identity(
 def _own_code(custom_code: Mapping[str, str], method: Method) -> dict[str, str]:
     """The part of a population's custom code that one of its methods runs."""
     functions = method.functions
-    shipped = (
-        {part: identify(function) for part, function in functions.items()}
-        if method.is_shipped
-        else {}
-    )
+    shipped = {part: identify(f) for part, f in functions.items()} if method.is_shipped else {}
     used = {part: code for part, code in custom_code.items() if part == "env" or part in functions}
     return {part: code for part, code in used.items() if shipped.get(part) != code}
 
 
 def _without_added(settings: Mapping[str, Any], first_values: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out settings that were added later and have the value of the first records."""
-    return {
-        name: value
-        for name, value in settings.items()
-        if name not in first_values or value != first_values[name]
-    }
+    return {n: v for n, v in settings.items() if n not in first_values or v != first_values[n]}
 
 
 @cache
 def published_settings(method: str, task: str, backbone: str) -> Mapping[str, Any]:
     """All of a method's settings, with the paper's values for a task."""
-    return canonical(
-        _without_added(
-            {**find_method(method).settings(), **preset(method, task, backbone)}, ADDED_TO_METHODS
-        )
-    )
+    settings = {**find_method(method).settings(), **preset(method, task, backbone)}
+    return canonical(_without_added(settings, ADDED_TO_METHODS))
 
 
 def physics(env: str, backend: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Versions of an environment's simulator.
-
-    EnvPool has its own engines, Gymnasium uses the installed ones.
-    """
-    names = (
-        ["envpool"]
-        if backend == "envpool"
-        else ["gymnasium", *_physics_engine(find_task(env).gymnasium_id)]
-    )
+    """Versions of an environment's simulator: EnvPool's own engines, or the installed ones."""
+    names = ["envpool"]
+    if backend != "envpool":
+        names = ["gymnasium", *_physics_engine(find_task(env).gymnasium_id)]
     return {name: versions.get(name, "not installed") for name in names}
 
 
@@ -125,19 +97,11 @@ def _physics_engine(gymnasium_id: str) -> list[str]:
 
 def deviations(agent_identity: Mapping[str, Any]) -> dict[str, Any]:
     """The training settings of an agent that differ from its protocol and the paper's budget."""
-    env, backbone = agent_identity["task"], agent_identity["backbone"]
-    budget = find_task(env).steps
-    steps = agent_identity["training"]["steps"] if budget is None else budget
-    published = resolve(
-        env,
-        backbone,
-        agent_identity["method"],
-        (agent_identity["seed"],),
-        steps,
-        agent_identity["protocol"],
-    ).record()
-    return {
-        name: value
-        for name, value in agent_identity["training"].items()
-        if canonical(published[name]) != value or (name == "steps" and budget is None)
-    }
+    names = ("task", "backbone", "method", "training", "seed", "protocol")
+    task, backbone, method, training, seed, protocol = (agent_identity[name] for name in names)
+    budget = find_task(task).steps
+    steps = training["steps"] if budget is None else budget
+    published = resolve(task, backbone, method, (seed,), steps, protocol).record()
+    if budget is None:
+        published["steps"] = None
+    return {n: value for n, value in training.items() if canonical(published[n]) != value}

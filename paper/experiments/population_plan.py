@@ -49,18 +49,11 @@ def pack(missing: Iterable[AgentSpec], max_agents: int | None = None) -> list[Jo
 
 
 def _family(settings: Settings) -> Hashable:
-    """What agents of one population must share.
-
-    Everything but the seed, the method's numbers and, on a GPU, the rule.
-
-    On a CPU each rule has separate populations: plain agents would pay for an auxiliary gradient
-        they do not use.
-    """
-    kinds = {
-        name: None if is_number(value) else value
-        for name, value in settings.method_settings.items()
-    }
+    """What agents of a population share: all but seed, method's numbers and, on a GPU, rule."""
+    given = settings.method_settings.items()
+    kinds = {name: None if is_number(value) else value for name, value in given}
     record = {**settings.record(), "seeds": None, "method_settings": kinds}
+    # On a CPU plain agents would pay for an auxiliary gradient that they do not use.
     if settings.device != "cpu" and _rule_may_differ(settings):
         record |= {"method": None, "method_settings": None}
     return digest(canonical(record))
@@ -69,19 +62,13 @@ def _family(settings: Settings) -> Hashable:
 def _rule_may_differ(settings: Settings) -> bool:
     """Whether agents with these settings can share a batch."""
     method = find_method(settings.method)
-    defaults = method.settings()
-    usual = all(
-        is_number(value) or value == defaults[name]
-        for name, value in settings.method_settings.items()
-    )
     if not method.losses:
         return True
-    return (
-        usual
-        and method.losses == METHODS["damper"].losses
-        and method.rule is not None
-        and can_share_population(find(method.rule))
-    )
+    if method.losses != METHODS["damper"].losses or method.rule is None:
+        return False
+    defaults, given = method.settings(), settings.method_settings.items()
+    usual = all(is_number(value) or value == defaults[name] for name, value in given)
+    return usual and can_share_population(find(method.rule))
 
 
 def _parts(family: Sequence[AgentSpec], max_agents: int | None) -> list[Sequence[AgentSpec]]:

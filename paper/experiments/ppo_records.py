@@ -1,7 +1,4 @@
-"""PPO's records in a store.
-
-A JSON line per agent, and the spool in which ``runners.sb3_ppo`` leaves new ones.
-"""
+"""PPO's records in a store: a JSON line per agent, and the spool for new ones."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import Any
 
 from damper.errors import DamperError
 from damper.files import write_bytes
+from paper.experiments.store import read_lines
 
 FILE = "ppo.jsonl"
 SPOOL = Path("spool", "ppo")
@@ -23,7 +21,7 @@ def ppo_line(record: dict[str, Any]) -> str:
 
 def read_ppo_records(results: Path) -> list[dict[str, Any]]:
     """The records of the JSONL file and of the spool, in a fixed order."""
-    sources = [(results / FILE, line) for line in _lines(results / FILE)]
+    sources = [(results / FILE, line) for line in read_lines(results / FILE)]
     sources += [(path, path.read_text(encoding="utf-8")) for path in _spooled(results)]
     records: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path, text in sources:
@@ -46,10 +44,6 @@ def fold_ppo(results: Path) -> int:
     for path in paths:
         path.unlink()
     return len(paths)
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
 
 def _spooled(results: Path) -> list[Path]:

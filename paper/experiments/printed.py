@@ -23,10 +23,7 @@ def paper() -> dict[str, Any]:
 
 
 def printed(backbone: str, method: str, task: str, measure: str) -> Printed | None:
-    """The paper's value of "return" or "sm" at a method's published settings.
-
-    None where it prints none.
-    """
+    """The paper's "return" or "sm" at a method's published settings; None where it prints none."""
     content, key = paper(), {"return": "re", "sm": "sm"}.get(measure)
     tables = [content[backbone]]
     if backbone == "td3":

@@ -42,6 +42,7 @@ def make_record(
     manifest, metrics = run.manifest, run.metrics()
     episodes = evaluation.episodes[index]
     frozen = {int(agent): at for agent, at in manifest.get("frozen", {}).items()}
+    kept = rank == 0 and identity["method"] in KEPT_POLICIES and in_main_table(identity)
     return Record(
         identity=identity,
         deviations=deviations(identity),
@@ -56,25 +57,19 @@ def make_record(
         command=command,
         sources=_sources(manifest),
         origin=manifest.get("origin"),
-        policy=run.policy_path(index).read_bytes()
-        if rank == 0 and identity["method"] in KEPT_POLICIES and in_main_table(identity)
-        else None,
+        policy=run.policy_path(index).read_bytes() if kept else None,
     )
 
 
 def in_main_table(identity: Mapping[str, Any]) -> bool:
     """Whether an agent belongs to one of the paper's two main tables."""
     method, task = identity["method"], identity["task"]
-    if (
-        identity["protocol"] is None
-        or deviations(identity)
-        or task not in PAPER_TASKS
-        or method not in TABLE_METHODS
-    ):
+    if task not in PAPER_TASKS or method not in TABLE_METHODS:
         return False
-    return bool(
-        identity["method_settings"] == published_settings(method, task, identity["backbone"])
-    )
+    if identity["protocol"] is None or deviations(identity):
+        return False
+    published = published_settings(method, task, identity["backbone"])
+    return bool(identity["method_settings"] == published)
 
 
 def _sources(manifest: Mapping[str, Any]) -> list[str]:
@@ -110,60 +105,38 @@ def round_digits(value: Any, digits: int) -> Any:
 def curve(
     metrics: Sequence[Mapping[str, Any]], agent: int, points: int = CURVE_POINTS
 ) -> dict[str, list[Any]]:
-    """One agent's training curve at no more than ``points`` steps.
-
-    Means of the metrics in between, None if unknown.
-    """
+    """One agent's training curve: means of the metrics between ``points`` steps, or None."""
     if not metrics:
         return {"step": []}
-    parts = [
-        part
-        for part in np.array_split(np.arange(len(metrics)), min(points, len(metrics)))
-        if len(part)
-    ]
+    parts = np.array_split(np.arange(len(metrics)), min(points, len(metrics)))
     out: dict[str, list[Any]] = {"step": [metrics[part[-1]]["step"] for part in parts]}
     for name in CURVE_COLUMNS:
-        values = [[_known(metrics[i], name, agent) for i in part] for part in parts]
-        means = [
-            round_digits(np.mean(numbers), 5)
-            if (numbers := [v for v in column if v is not None])
-            else None
-            for column in values
-        ]
+        means = [_mean([metrics[i] for i in part], name, agent) for part in parts]
         if any(value is not None for value in means):
             out[name] = means
     return out
 
 
-def _known(line: Mapping[str, Any], name: str, agent: int) -> float | None:
-    value = line[name][agent] if name in line else None
-    return value if value is not None and math.isfinite(value) else None
+def _mean(lines: Sequence[Mapping[str, Any]], name: str, agent: int) -> float | None:
+    """Of the finite values; None if there is none."""
+    values = [line[name][agent] for line in lines if name in line]
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return round_digits(np.mean(finite), 5) if finite else None
 
 
 def pack_trace(episode: Episode) -> dict[str, Any]:
-    """Pack an episode's executed actions in 16 bits.
-
-    Level k means ``low + (k/65534 + ½)(high − low)``.
-    """
+    """Actions in 16 bits: level k means ``low + (k/65534 + ½)(high − low)``."""
     low, high = episode.low.astype(np.float64), episode.high.astype(np.float64)
     levels = np.rint(((episode.executed - low) / (high - low) - 0.5) * TRACE_LEVELS).astype("<i2")
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(levels.T).tobytes(), 9)).decode()
-    return {
-        "seed": episode.seed,
-        "shape": list(levels.shape),
-        "low": low.tolist(),
-        "high": high.tolist(),
-        "data": data,
-    }
+    bounds = {"low": low.tolist(), "high": high.tolist()}
+    return {"seed": episode.seed, "shape": list(levels.shape), **bounds, "data": data}
 
 
 def unpack_trace(trace: Mapping[str, Any]) -> NDArray[np.float64]:
     """The actions ``[T, A]`` of a packed trace, exact to half a level."""
     steps, dims = trace["shape"]
-    levels = (
-        np.frombuffer(zlib.decompress(base64.b64decode(trace["data"])), "<i2")
-        .reshape(dims, steps)
-        .T
-    )
+    data = zlib.decompress(base64.b64decode(trace["data"]))
+    levels = np.frombuffer(data, "<i2").reshape(dims, steps).T
     low, high = np.array(trace["low"]), np.array(trace["high"])
     return low + (levels / TRACE_LEVELS + 0.5) * (high - low)

@@ -58,8 +58,7 @@ def reproduce(
         out: the folder of the runs; unfinished ones are resumed.
         population: the most agents to train as one batch; no limit by default.
         progress: show a live table.
-        runner: runs the jobs, such as ``run_jobs`` in several processes; by default one by one in
-            this process.
+        runner: runs the jobs; by default one by one in this process.
     """
     for name in request.experiments:
         if not find_experiment(name).trained:
@@ -77,16 +76,10 @@ def reproduce(
 
 
 def on_device(request: Request) -> Request:
-    """Resolve the device "auto".
-
-    It decides what steps the environments, so a record's command must name it.
-    """
-    device = request.settings.get("device", "auto")
-    return (
-        replace(request, settings={**request.settings, "device": find_device()})
-        if device == "auto"
-        else request
-    )
+    """Resolve the device "auto": it decides what steps the environments."""
+    if request.settings.get("device", "auto") != "auto":
+        return request
+    return replace(request, settings={**request.settings, "device": find_device()})
 
 
 def command(request: Request) -> str:
@@ -94,12 +87,10 @@ def command(request: Request) -> str:
     parts: list[Any] = ["python", "-m", "paper", "reproduce", *request.experiments]
     for name in ("tasks", "methods", "backbones"):
         parts += [f"--{name}", *getattr(request, name)] if getattr(request, name) else []
-    if request.seeds is not None:
-        parts += (
-            ["--seeds", request.seeds]
-            if isinstance(request.seeds, int)
-            else ["--seed-list", *request.seeds]
-        )
+    if isinstance(request.seeds, int):
+        parts += ["--seeds", request.seeds]
+    elif request.seeds is not None:
+        parts += ["--seed-list", *request.seeds]
     parts += ["--protocol", request.protocol]
     parts += ["--steps", request.steps] if request.steps is not None else []
     parts += ["--episodes", request.episodes] if request.episodes != 10 else []
@@ -119,15 +110,9 @@ class ExperimentProgress:
     """The progress of an experiment under a request's protocol and settings.
 
     Attributes:
-        name: the experiment's name.
-        title: the experiment's title.
-        done: agents on record with these settings.
-        total: agents of the experiment.
         elsewhere: missing agents that are on record with another simulator or number format.
         platforms: the number of such records, by the options that ask for them.
-        populations: number of populations to train.
-        workers: populations trained at once.
-        seconds: the least time they take, at the speeds on record for this kind of device.
+        seconds: the least time of the populations to train, at the speeds on record.
         no_speed: tasks without such a speed on record; ``seconds`` leaves them out.
     """
 
@@ -149,24 +134,16 @@ def overview(
     population: int | None = None,
     workers: int | None = None,
 ) -> list[ExperimentProgress]:
-    """For each experiment of a request (all, if it names none).
+    """What is done and missing of each experiment (all, if none is named), and its time.
 
-    What is done, what is missing, how long that takes.
-
-    Args:
-        request: which experiments, tasks, methods, seeds and settings.
-        results: the store's folder.
-        population: the most agents to train as one batch.
-        workers: populations trained at once; by default ``fitting_workers``.
+    ``population`` and ``workers`` limit populations as in ``reproduce``.
     """
-    store, request = Store(Path(results)), on_device(request)
-    records = list(store)
+    records, request = list(Store(results)), on_device(request)
     there = {record.digest for record in records}
     platforms: dict[str, set[str]] = {}
     for record in records:
-        platforms.setdefault(_digest_on_any_platform(record.identity), set()).add(
-            _platform(record.identity)
-        )
+        alike = platforms.setdefault(_digest_on_any_platform(record.identity), set())
+        alike.add(_platform(record.identity))
     rows = []
     for name in request.experiments or tuple(EXPERIMENTS):
         experiment = find_experiment(name)
@@ -178,23 +155,12 @@ def overview(
         jobs = pack(missing, population)
         at_once = min(len(jobs), fitting_workers(jobs) if workers is None else workers)
         seconds, no_speed = estimate(jobs, records, at_once)
-        elsewhere = [
-            platforms.get(_digest_on_any_platform(agent.identity), set()) for agent in missing
-        ]
-        rows.append(
-            ExperimentProgress(
-                name,
-                experiment.title,
-                done=len(agents) - len(missing),
-                total=len(agents),
-                elsewhere=sum(map(bool, elsewhere)),
-                platforms=Counter(itertools.chain(*elsewhere)),
-                populations=len(jobs),
-                workers=at_once,
-                seconds=seconds,
-                no_speed=no_speed,
-            )
-        )
+        digests = [_digest_on_any_platform(agent.identity) for agent in missing]
+        elsewhere = [platforms[name] for name in digests if name in platforms]
+        counts = (len(agents) - len(missing), len(agents), len(elsewhere))
+        kinds = Counter(itertools.chain(*elsewhere))
+        row = ExperimentProgress(name, experiment.title, *counts, kinds, len(jobs), at_once)
+        rows.append(replace(row, seconds=seconds, no_speed=no_speed))
     return rows
 
 
@@ -213,33 +179,23 @@ def _platform(identity: Mapping[str, Any]) -> str:
 
 def _measured(name: str, experiment: Experiment, results: Path) -> ExperimentProgress:
     """The progress of an experiment that ``python -m paper bench`` measures."""
-    total = {
-        (backbone, method) for backbone in experiment.backbones for method in experiment.variants
-    }
+    total = set(itertools.product(experiment.backbones, experiment.variants))
     done = total & {(timing.backbone, timing.method) for timing in read_timings(results)}
     return ExperimentProgress(name, experiment.title, len(done), len(total))
 
 
 def _digest_on_any_platform(identity: Mapping[str, Any]) -> str:
     """The digest of an identity without simulator and number format."""
-    return digest(
-        {
-            name: value
-            for name, value in identity.items()
-            if name not in ("backend", "physics", "numerics")
-        }
-    )
+    platform = ("backend", "physics", "numerics")
+    return digest({name: value for name, value in identity.items() if name not in platform})
 
 
 def estimate(
     jobs: Sequence[Job], records: Sequence[Record], workers: int = 1
 ) -> tuple[float, tuple[str, ...]]:
-    """Seconds for the jobs, ``workers`` at once, at speeds on record for this kind of device.
+    """Seconds for the jobs on one machine at speeds on record, and the tasks without a speed.
 
-    The second value names the tasks that have no speed on record.
-
-    For one machine. Never less than the longest job takes, nor, on a GPU, than one H200 needs for
-    all agents' steps at ``AGENT_STEPS_PER_SECOND``.
+    Never less than the longest job takes, nor, on a GPU, than one H200 needs for all agents' steps.
     """
     seconds, steps, no_speed = [0.0], 0, dict[str, None]()
     for job in jobs:
@@ -259,11 +215,8 @@ def _speed(job: Job, records: Sequence[Record]) -> float | None:
     wanted, cpu = job.wanted[0].identity, job.settings.device == "cpu"
     for record in records:
         speed, identity = record.run.get("steps_per_second"), record.identity
-        if (
-            not speed
-            or identity["task"] != wanted["task"]
-            or (record.run.get("device", "cpu") == "cpu") != cpu
-        ):
+        same_device = (record.run.get("device", "cpu") == "cpu") == cpu
+        if not speed or not same_device or identity["task"] != wanted["task"]:
             continue
         if cpu:  # one agent fills it, so each of five is a fifth as fast
             speed *= record.run["agents"] / len(job.wanted)
@@ -274,6 +227,5 @@ def _speed(job: Job, records: Sequence[Record]) -> float | None:
             best[1].append(speed)
     if not best[1]:
         return None
-    return (
-        median(best[1]) if cpu else min(median(best[1]), AGENT_STEPS_PER_SECOND / len(job.wanted))
-    )
+    most = float("inf") if cpu else AGENT_STEPS_PER_SECOND / len(job.wanted)
+    return min(median(best[1]), most)

@@ -35,24 +35,16 @@ class Record:
 
     Attributes:
         identity: everything that can change its result (``experiments.identity``).
-        deviations: training settings that differ from the protocol; empty for a published cell.
-        episodes: the evaluation by column: ``return``, ``length``, ``sm``, ...; one entry per
-            episode.
-        curve: training by column at no more than 100 steps: ``step``, ``return``, ``sm``,
-            ``cosine``, ...
+        deviations: training settings that differ from the protocol.
+        episodes: the evaluation by column (``return``, ``sm``, ...), one entry per episode.
+        curve: training by column at no more than 100 steps.
         trace: one episode's actions, packed (``records.pack_trace``); None for later seeds.
-        frozen: the update at which the agent's gradient stopped being finite; None for a sound
-            agent.
+        frozen: the update at which its gradient stopped being finite; None for a sound agent.
         run: speed, seconds, size of the population, interruptions, and execution settings.
-        versions: of every library.
-        hardware: the machine in words.
-        commit: of the source tree.
-        command: the command that makes this record again.
-        sources: digests of the package's source when the agent was trained, resumed and measured:
-            one, unless the code changed in between. Empty where only the commit is known.
+        sources: digests of the code that trained, resumed and measured it; empty where only the
+            commit is known.
         origin: where the package was installed from, if no commit is known.
-        policy: the agent's policy file, which a store keeps beside the records; None where it is
-            not kept.
+        policy: its policy file, which a store keeps beside the records; None if it is not kept.
     """
 
     identity: Mapping[str, Any]
@@ -93,11 +85,8 @@ class Record:
 def json_line(first: Mapping[str, Any], others: Mapping[str, Any]) -> str:
     """One line of JSON: ``first`` in its order, then the others by name."""
     ordered = {**first, **{name: others[name] for name in sorted(others)}}
-    parts = (
-        f"{json.dumps(name)}:"
-        + json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
-        for name, value in ordered.items()
-    )
+    form = json.JSONEncoder(sort_keys=True, allow_nan=False, separators=(",", ":"))
+    parts = (f"{form.encode(name)}:{form.encode(value)}" for name, value in ordered.items())
     return "{" + ",".join(parts) + "}\n"
 
 
@@ -114,18 +103,12 @@ def parse_record(text: str, trace: Mapping[str, Any] | None = None) -> Record:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record of the spool.
-
-    Raises for a file that is damaged, misnamed or of another format.
-    """
+    """A spooled file's record; raises if it is damaged, misnamed or of another format."""
     try:
         record = parse_record(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        cure = (
-            "delete it and run the experiment again"
-            if _RECORD_NAME.search(path.name)
-            else "move it elsewhere"
-        )
+        is_ours = _RECORD_NAME.search(path.name)
+        cure = "delete it and run the experiment again" if is_ours else "move it elsewhere"
         raise DamperError(f"{path} is not a complete record ({error}): {cure}.") from error
     if not path.name.endswith(f"-{record.digest}.json"):
         raise DamperError(
@@ -174,10 +157,8 @@ class Store:
     @cached_property
     def _folded(self) -> dict[str, Record]:
         """The records of the JSONL files by digest."""
-        traces = {
-            line["digest"]: line["trace"]
-            for line in map(json.loads, read_lines(self.folder / TRACES))
-        }
+        traced = map(json.loads, read_lines(self.folder / TRACES))
+        traces = {line["digest"]: line["trace"] for line in traced}
         records = {}
         for path in sorted(self.folder.glob("*/*.jsonl")):
             for number, line in enumerate(read_lines(path), start=1):
@@ -211,10 +192,7 @@ class Store:
         return self.find(identity) is not None
 
     def add(self, record: Record) -> Path:
-        """Write a record to the spool, and its policy if it has one.
-
-        One that is there stays as it is.
-        """
+        """Write a record, and its policy if it has one, to the spool; one that is there stays."""
         path = self.spool_path(record.identity)
         if not self.has(record.identity):
             if record.policy is not None:
@@ -245,9 +223,8 @@ class Store:
             self.__dict__.pop("_folded", None)
             spooled = list(self._spooled())
             new = {r.digest: r for _, r in spooled if r.digest not in self._folded}
-            self._write(
-                {**self._folded, **new}, {self.lines_path(r.identity) for r in new.values()}
-            )
+            changed = {self.lines_path(record.identity) for record in new.values()}
+            self._write({**self._folded, **new}, changed)
             for path, _ in spooled:
                 path.unlink()
         self.__dict__.pop("_folded", None)
@@ -256,26 +233,17 @@ class Store:
     def _write(self, records: Mapping[str, Record], changed: Iterable[Path]) -> None:
         """Write the traces, then the JSONL files that change, each sorted by digest."""
         ordered = [records[name] for name in sorted(records)]
-        traced = [
-            json_line({"digest": record.digest}, {"trace": record.trace})
-            for record in ordered
-            if record.trace is not None
-        ]
+        traced = [r for r in ordered if r.trace is not None]
         if traced:
-            write_bytes(self.folder / TRACES, "".join(traced).encode())
+            lines = (json_line({"digest": r.digest}, {"trace": r.trace}) for r in traced)
+            write_bytes(self.folder / TRACES, "".join(lines).encode())
         for path in changed:
-            lines = (
-                replace(record, trace=None).text()
-                for record in ordered
-                if self.lines_path(record.identity) == path
-            )
+            members = (r for r in ordered if self.lines_path(r.identity) == path)
+            lines = (replace(record, trace=None).text() for record in members)
             write_bytes(path, "".join(lines).encode())
 
     def merge(self, other: Store) -> Merged:
-        """Take what this store lacks from another.
-
-        Agents' records and policies, and update times.
-        """
+        """Take what this store lacks from another: records, policies and update times."""
         if not other.folder.is_dir():
             raise DamperError(
                 f"merge must name a folder of results, but {str(other.folder)!r} is not one."

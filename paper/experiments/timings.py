@@ -19,23 +19,12 @@ FILE = "bench.jsonl"  # in a store
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """Milliseconds per update iteration of one backbone and method.
+    """Milliseconds per update iteration of one backbone and method, as a mean and by rounds.
 
     Attributes:
-        backbone: "td3" or "sac".
-        method: its name.
         task: whose observation and action sizes were used.
-        milliseconds: mean over the timed iterations.
-        rounds: milliseconds per iteration in each round, in order: they show the spread.
-        iterations: number of timed iterations.
         agents: number of agents updated at once.
-        batch_size: transitions per agent and update.
-        how: device, compiled or graphed, number format, implementation; only timings with the same
-            are compared.
-        versions: of every library.
-        hardware: the machine in words.
-        commit: of the source tree.
-        command: the command that measures this again.
+        how: device, mode, number format, implementation; only timings with the same are compared.
         source: a digest of the package's source files.
         origin: where the package was installed from, if no commit is known.
     """
@@ -80,10 +69,7 @@ class Timing:
 
 
 def ratio_of_rounds(ours: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
-    """Our time divided by another's, round by round.
-
-    The 5 % quantile, the median and the 95 % quantile.
-    """
+    """Our time over another's by rounds: 5 % quantile, median, 95 % quantile."""
     low, middle, high = np.quantile(np.divide(ours, base), [0.05, 0.5, 0.95])
     return float(low), float(middle), float(high)
 

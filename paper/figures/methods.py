@@ -1,7 +1,4 @@
-"""A small picture per method.
-
-What its policy does on Pendulum, beside the plain one's and DAMPER's.
-"""
+"""What each method's policy does on Pendulum, beside the plain one's and DAMPER's."""
 
 from __future__ import annotations
 
@@ -35,36 +32,21 @@ Row = tuple[Setup, str, dict[str, Record]]  # where from, the backbone, and a re
 def draw_method_figures(
     results: str | Path, folder: Path, formats: Sequence[str] = ("svg",)
 ) -> list[Path]:
-    """``<method>.svg`` for every method whose agents are on record.
-
-    The same records give the same pictures.
-
-    Args:
-        results: the store's folder.
-        folder: where to write.
-        formats: of the pictures.
-    """
+    """``<method>.svg`` for every method whose agents are on record."""
     every_setup = setups(Store(results))
-    chosen = {
-        method: rows
-        for method in METHODS
-        if method != "plain" and (rows := compared(every_setup, method))
-    }
+    pictured = {method: compared(every_setup, method) for method in METHODS if method != "plain"}
+    chosen = {method: rows for method, rows in pictured.items() if rows}
     if not chosen:
         raise DamperError(
             f"results must hold traced {TASK} records of plain and damper, but {str(results)!r} "
-            "does not: "
-            "run python -m paper reproduce first."
+            "does not: run python -m paper reproduce first."
         )
     figures = {method: partial(_draw, rows) for method, rows in chosen.items()}
     return draw_all(figures, folder, formats, {"font.size": 8})
 
 
 def compared(setups: Sequence[Setup], method: str) -> list[Row]:
-    """Per backbone the first setup and seed with an episode of plain, the method and DAMPER.
-
-    All three were made alike.
-    """
+    """Per backbone the first setup and seed that plain, the method and DAMPER share."""
     rows = []
     for backbone in BACKBONES:
         candidates = ((setup, _traced(setup, backbone, method)) for setup in setups)
@@ -80,10 +62,10 @@ def _traced(setup: Setup, backbone: str, method: str) -> dict[str, Record]:
     for name in dict.fromkeys(("plain", method, "damper")):
         cell = setup.find(backbone, TASK, name)
         by_seed[name] = {r.identity["seed"]: r for r in cell.records if r.trace} if cell else {}
-    seeds = [
-        seed for seed in by_seed["plain"] if all(seed in records for records in by_seed.values())
-    ]
-    return {name: records[seeds[0]] for name, records in by_seed.items()} if seeds else {}
+    for seed in by_seed["plain"]:
+        if all(seed in records for records in by_seed.values()):
+            return {name: records[seed] for name, records in by_seed.items()}
+    return {}
 
 
 def _draw(rows: Sequence[Row], figure: Figure) -> None:
@@ -95,10 +77,8 @@ def _draw(rows: Sequence[Row], figure: Figure) -> None:
 
 def _panels(part: Any, setup: Setup, backbone: str, records: Mapping[str, Record]) -> None:
     """The executed actions over time on one scale, the action's range."""
-    axes, period = (
-        part.subplots(1, len(records), sharey=True, squeeze=False)[0],
-        find_task(TASK).period or 1.0,
-    )
+    axes = part.subplots(1, len(records), sharey=True, squeeze=False)[0]
+    period = find_task(TASK).period or 1.0
     for axis, (method, record) in zip(axes, records.items(), strict=True):
         trace = record.trace or {}
         actions, low, high = unpack_trace(trace), np.array(trace["low"]), np.array(trace["high"])

@@ -1,7 +1,4 @@
-"""The paper's figures from records, and the pictures its tables leave out.
-
-Fronts, curves, sweeps, traces.
-"""
+"""The paper's figures from records: fronts, curves, sweeps, traces."""
 
 from __future__ import annotations
 
@@ -12,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from damper.plots.style import (
-    FAINT,
-    GREY,
-    LOOKS,
-    Draw,
-    draw_all,
-    draw_curve,
-    look,
-    plain_log_ticks,
-)
+from damper.plots.style import FAINT, GREY, LOOKS, Draw, draw_all, draw_curve, look, plain_log_ticks
 from damper.tasks import PAPER_TASKS
 from paper.experiments.catalogue import ABLATION_TASKS, BACKBONES, ETAS, TABLE_METHODS
 from paper.experiments.printed import title
@@ -72,9 +60,7 @@ def _panels(figure: Figure, count: int) -> list[Any]:
 def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -> None:
     """Seeds and means of every method, and the front of the means that none beats in both measures.
 
-    A method most of whose agents hold one constant action is drawn, but is no part of the front.
-    What is smoother than ``SM_EDGE`` stands there: a policy that does nothing is as smooth as
-    rounding lets it.
+    Most agents of a method on the front move. What is smoother than ``SM_EDGE`` stands there.
     """
     axes = _panels(figure, len(tasks))
     for task, axis in zip(tasks, axes, strict=True):
@@ -88,23 +74,12 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
             axis.plot(np.maximum(sm, SM_EDGE), re, marker, color=colour, alpha=0.3, markersize=3)
             means.append((float(re.mean()), max(float(sm.mean()), SM_EDGE)))
             moving += [] if cell.mostly_constant else means[-1:]
-            axis.plot(
-                means[-1][1],
-                means[-1][0],
-                marker,
-                color=colour,
-                label=title(method, backbone),
-                markersize=7,
-            )
+            mean_return, mean_sm = means[-1]
+            name = title(method, backbone)
+            axis.plot(mean_sm, mean_return, marker, color=colour, label=name, markersize=7)
         front = [moving[i] for i in pareto(moving)]
-        axis.plot(
-            [sm for _, sm in front],
-            [re for re, _ in front],
-            ":",
-            color=FAINT,
-            linewidth=1.2,
-            zorder=0,
-        )
+        sms, returns = [sm for _, sm in front], [re for re, _ in front]
+        axis.plot(sms, returns, ":", color=FAINT, linewidth=1.2, zorder=0)
         axis.set(title=task, xlabel="sm", ylabel="return", xscale="log")
         plain_log_ticks(axis.xaxis)
     _legend(figure, axes, backbone)
@@ -112,14 +87,13 @@ def _fronts(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
 
 def _legend(figure: Figure, axes: Sequence[Any], backbone: str) -> None:
     """One legend for all panels, below them, in the table's order and no wider than they are."""
-    found = {
-        label: handle
-        for axis in axes
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    labels = [label for method in TABLE_METHODS if (label := title(method, backbone)) in found]
+    drawn: dict[str, Any] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        drawn |= dict(zip(labels, handles, strict=True))
+    labels = [label for method in TABLE_METHODS if (label := title(method, backbone)) in drawn]
     columns = min(len(labels), int(figure.get_figwidth() / ENTRY_INCHES))
-    handles = [found[label] for label in labels]
+    handles = [drawn[label] for label in labels]
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
@@ -132,15 +106,8 @@ def _curves(setup: Setup, backbone: str, tasks: Sequence[str], figure: Figure) -
             steps, curves = cell.curves() if cell else ([], {})
             strong = method in ("plain", "damper")
             if "return" in curves:
-                draw_curve(
-                    axis,
-                    steps,
-                    curves["return"],
-                    look(method),
-                    title(method, backbone),
-                    strong,
-                    strong,
-                )
+                style, name = look(method), title(method, backbone)
+                draw_curve(axis, steps, curves["return"], style, name, strong, strong)
         axis.set(title=task, xlabel="thousand steps", ylabel="training return")
         axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}")
     _legend(figure, axes, backbone)

@@ -1,9 +1,4 @@
-"""The pictures of the theory.
-
-What the rule does, what it gains, and what the smoothness measures see.
-
-Together with the map of the code they are all that is drawn without a record.
-"""
+"""The theory's pictures: what the rule does, what it gains, what smoothness measures see."""
 
 from __future__ import annotations
 
@@ -25,12 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RETURN, TEMPORAL, PROJECTED = "#332288", "#CC6677", "#44AA99"  # the paper's colours
-FORMULAS = {
-    "svg.fonttype": "path",
-    "mathtext.fontset": "cm",
-    "axes.titlesize": 11,
-    "axes.labelsize": 12,
-}
+FORMULAS: dict[str, Any] = {"svg.fonttype": "path", "mathtext.fontset": "cm"}
+FORMULAS |= {"axes.titlesize": 11, "axes.labelsize": 12}
 ETAS = (0.0, 0.2, 0.5, 0.8, 1.0)
 WEIGHTS = (1.0, 0.1)
 DASHES = (0, (4, 2.5))
@@ -43,10 +34,7 @@ SHOWN = (
 
 
 def overview(figure: Figure) -> None:
-    """The rule in one picture.
-
-    A conflicting pair, an aligned pair, and the length the temporal part is given.
-    """
+    """The rule: a conflicting pair, an aligned pair, and the length of the temporal part."""
     figure.set_size_inches(11, 4.0)
     conflict, aligned, length = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
     _draw_pair(conflict, torch.tensor([0.28, -0.17], dtype=torch.float64))
@@ -63,9 +51,8 @@ def _draw_pair(axes: Axes, g_T: Tensor) -> None:
     axes.axis("off")
     axes.axhspan(1, 1.78, color=PROJECTED, alpha=0.09, lw=0)
     axes.axhline(1, color=PROJECTED, lw=1, alpha=0.7, ls=(0, (4, 3)))
-    axes.text(
-        -0.3, 1.71, r"$\langle g_R,\,d\rangle\,\geq\,n_R^2$", color=PROJECTED, va="top", size=11
-    )
+    kept = r"$\langle g_R,\,d\rangle\,\geq\,n_R^2$"
+    axes.text(-0.3, 1.71, kept, color=PROJECTED, va="top", size=11)
     etas = torch.linspace(0, 1, 6, dtype=torch.float64)
     fan = combine(g_R.expand(6, 2), g_T.expand(6, 2), eta=etas)
     for eta, g in zip(etas, fan, strict=True):
@@ -107,10 +94,7 @@ def _draw_length(axes: Axes) -> None:
 
 
 def gain(figure: Figure) -> None:
-    """𝒢 against q at a cosine of −½.
-
-    Lines are the closed forms, dots the definition evaluated on vectors.
-    """
+    """𝒢 against q at a cosine of −½: lines are closed forms, dots the definition on vectors."""
     c, q = -0.5, torch.logspace(-4, 0, 201, dtype=torch.float64)
     g_T = q[::25, None] * torch.tensor([c, (1 - c * c) ** 0.5], dtype=torch.float64)
     g_R = torch.tensor([1.0, 0.0], dtype=torch.float64).expand_as(g_T)
@@ -120,20 +104,13 @@ def gain(figure: Figure) -> None:
     for eta in ETAS:
         closed, direction = theory.damper_gain(q, c, eta), combine(g_R, g_T, eta=eta)
         _draw_gain(axes, q, closed, theory.matched_gain(direction, g_R, g_T), _shade(eta))
-        _label_start(
-            axes,
-            q,
-            closed,
-            rf"$\eta={eta:g}$, slope {2 - eta:g}",
-            _shade(eta),
-            7 if eta == 0 else 0,
-        )
+        label = rf"$\eta={eta:g}$, slope {2 - eta:g}"
+        _label_start(axes, q, closed, label, _shade(eta), 7 if eta == 0 else 0)
     for weight in WEIGHTS:
         closed, direction = theory.scalarization_gain(q, c, weight), g_R + weight * g_T
         _draw_gain(axes, q, closed, theory.matched_gain(direction, g_R, g_T), TEMPORAL, ls=DASHES)
-        _label_start(
-            axes, q, closed, rf"$\lambda={weight:g}$, slope 2", TEMPORAL, -7 if weight == 1 else 0
-        )
+        label = rf"$\lambda={weight:g}$, slope 2"
+        _label_start(axes, q, closed, label, TEMPORAL, -7 if weight == 1 else 0)
     axes.set(xscale="log", yscale="log", xlim=(4e-6, 1.5))
     _trim(axes, (1e-4, 1e-3, 1e-2, 1e-1, 1))
     axes.set(xlabel=r"norm ratio $q = n_T\,/\,n_R$", ylabel=r"matched temporal gain $\mathcal{G}$")
@@ -154,25 +131,15 @@ def _label_start(axes: Axes, x: Tensor, y: Tensor, text: str, color: str, shift:
 
 def _gain_legend(axes: Axes) -> None:
     axes.plot([], [], color=_shade(1), lw=2, label=r"damper $g_\eta$, closed form")
-    axes.plot(
-        [],
-        [],
-        color=TEMPORAL,
-        lw=2,
-        ls=DASHES,
-        label=r"scalarization $g_R+\lambda g_T$, closed form",
-    )
+    scalarization = r"scalarization $g_R+\lambda g_T$, closed form"
+    axes.plot([], [], color=TEMPORAL, lw=2, ls=DASHES, label=scalarization)
     axes.plot([], [], "o", color=GREY, ms=4.5, label=r"the definition of $\mathcal{G}$ on vectors")
-    axes.legend(
-        loc="lower right", frameon=False, fontsize=9, title="cosine $c=-1/2$", alignment="left"
-    )
+    how: dict[str, Any] = {"title": "cosine $c=-1/2$", "alignment": "left", "fontsize": 9}
+    axes.legend(loc="lower right", frameon=False, **how)
 
 
 def measures(figure: Figure) -> None:
-    """Four signals and what three measures make of them.
-
-    The paper's score ranks them as no actuator would.
-    """
+    """Four signals and three measures; the paper's score ranks them as no actuator would."""
     signals = example_signals()
     scores = {name: metrics.summary(actions, -1, 1) for name, actions in signals.items()}
     figure.set_size_inches(11, 4.0)
@@ -229,9 +196,8 @@ def _shade(eta: float) -> str:
 
 def _arrow(axes: Axes, tip: Tensor, color: str, width: float = 2.6) -> None:
     style = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7 + 4 * width}
-    axes.annotate(
-        "", tuple(tip.tolist()), (0, 0), arrowprops={**style, "lw": width, "color": color}
-    )
+    style |= {"lw": width, "color": color}
+    axes.annotate("", tuple(tip.tolist()), (0, 0), arrowprops=style)
 
 
 def _label(

@@ -22,29 +22,20 @@ from paper.statistics.cells import MEASURES, Setup, main_setups, setups
 from paper.statistics.numbers import minus
 from paper.tables import details, pairs
 from paper.tables import result_tables as rt
-from paper.tables.claims import (
-    MEANINGS,
-    caution,
-    claims_table,
-    comparisons_list,
-    decided_table,
-)
+from paper.tables.claims import MEANINGS, caution, claims_table, comparisons_list, decided_table
 from paper.tables.markup import latex_results, markdown_results
 from paper.tables.missing import missing_table
 from paper.tables.ppo import Runs, draw_ppo, ppo_tables, read_ppo
 
-PAGES = tuple(
-    map(
-        Path,
-        (
-            "README.md",
-            *(
-                f"docs/{name}.md"
-                for name in ("results", "results/details", "reproduce", "quickstart", "results/ppo")
-            ),
-        ),
-    )
+_DOCS = ("index", "results", "results/details", "reproduce", "quickstart", "results/ppo")
+PAGES = (Path("README.md"), *(Path(f"docs/{name}.md") for name in _DOCS))
+AGGREGATES = (
+    "**Over tasks, with 95 % intervals**: the probability that a DAMPER seed beats a seed of the "
+    "row's method, averaged over tasks, and the interquartile mean of the method's change from "
+    "plain"
 )
+AGGREGATE_HEADER = ["method", "backbone", "measure", "tasks", "P(DAMPER better)"]
+AGGREGATE_HEADER.append("change from plain (IQM)")
 
 
 def write_report(
@@ -53,39 +44,29 @@ def write_report(
     formats: Sequence[str] = ("svg", "png", "pdf"),
     pages: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write ``report.html``, the tables and the figures; the same records give the same bytes.
+    """Write ``report.html``, tables and figures; the same records give the same bytes.
 
-    Args:
-        results: the store's folder.
-        out: where to write.
-        formats: of the figures; none draws none.
-        pages: Markdown files whose marked places get what the records say.
+    The marked places of ``pages``, Markdown files, get what the records say.
     """
     results, out = Path(results), Path(out)
     every_setup, timings, ppo = setups(Store(results)), read_timings(results), read_ppo(results)
-    folders = slugs(every_setup)
-    pictures = {
-        s.key: draw_result_figures(s, out / "figures" / folders[s.key], formats)
-        for s in every_setup
-    }
-    pictures["ppo"] = draw_ppo(ppo, out / "figures", formats)
+    folders, pictures, embedded = slugs(every_setup), [], {}
+    for setup in every_setup:
+        drawn = draw_result_figures(setup, out / "figures" / folders[setup.key], formats)
+        pictures += drawn
+        embedded[setup.key] = _embed(drawn, out)
+    pictures += draw_ppo(ppo, out / "figures", formats)
     texts = {
-        "report.html": report_page(results),
-        "tables.md": _markdown(
-            every_setup, timings, {key: _embed(paths, out) for key, paths in pictures.items()}
-        ),
+        "report.html": page(page_data(every_setup, timings)),
+        "tables.md": _markdown(every_setup, timings, embedded),
         "tables.tex": _latex(every_setup),
     }
     for name, text in texts.items():
         write_bytes(out / name, text.encode())
-    if pages:
-        tables = page_texts(every_setup, ppo)
-        for path in pages:
-            insert(path, tables)
-    return [
-        *(out / name for name in texts),
-        *(path for paths in pictures.values() for path in paths),
-    ]
+    tables = page_texts(every_setup, ppo) if pages else {}
+    for path in pages:
+        insert(path, tables)
+    return [*(out / name for name in texts), *pictures]
 
 
 def report_page(results: Path) -> str:
@@ -124,9 +105,8 @@ def slugs(every_setup: Sequence[Setup]) -> dict[str, str]:
     names: dict[str, str] = {}
     for setup in every_setup:
         name = setup.protocol or "none"
-        names[setup.key] = (
-            name if not setup.deviations and name not in names.values() else f"{name}-{setup.key}"
-        )
+        is_first = not setup.deviations and name not in names.values()
+        names[setup.key] = name if is_first else f"{name}-{setup.key}"
     return names
 
 
@@ -136,9 +116,8 @@ def _embed(paths: Sequence[Path], out: Path) -> str:
     for path in paths:
         if path.suffix in (".svg", ".png"):
             best.setdefault(path.stem, path)
-    return "\n".join(
-        f"![{name}]({path.relative_to(out).as_posix()})\n" for name, path in best.items()
-    )
+    links = {name: path.relative_to(out).as_posix() for name, path in best.items()}
+    return "\n".join(f"![{name}]({link})\n" for name, link in links.items())
 
 
 def _markdown(
@@ -154,19 +133,15 @@ def _markdown(
             f"intervals and verdicts are made](../statistics.md)):\n\n{verdict_list}\n\n"
             f"{caution('../statistics.md#verdicts')}\n"
         )
-    parts = [
-        head,
-        *(_section(setup, every_setup, pictures.get(setup.key, "")) for setup in every_setup),
-    ]
+    parts = [head]
+    parts += [_section(setup, every_setup, pictures.get(setup.key, "")) for setup in every_setup]
     if timings:
         parts.append(
             "## Update times\n\nMilliseconds per update, and how many times plain's that is, with "
             "the range of the middle nine tenths of the rounds.\n"
         )
-        parts += [
-            f"{t.caption}\n\n{markdown_table(rt.COST_HEADER, t.rows)}"
-            for t in rt.cost_tables(timings)
-        ]
+        for table in rt.cost_tables(timings):
+            parts.append(_captioned(table.caption, rt.COST_HEADER, table.rows))
         timed = time_verdicts(timings)
         parts += [claims_table({"verdict": timed}), comparisons_list(timed)]
     return "\n".join(parts)
@@ -174,20 +149,13 @@ def _markdown(
 
 def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
     """One setup: claims, tables, sweeps, figures, and what is not in it."""
-    others = [
-        f"{counted(other.agents, 'agent')} with {other.title}"
-        for other in every
-        if other is not setup
-    ]
+    others = [f"{counted(s.agents, 'agent')} with {s.title}" for s in every if s is not setup]
+    apart = f"Other setups, shown apart: {'; '.join(others)}." if others else ""
     parts = [
         f"## {setup.title}\n",
         f"{counted(setup.agents, 'agent')}, {counted(setup.episodes, 'evaluation episode')} each.",
+        (apart or "No other setup is on record.") + "\n",
     ]
-    parts.append(
-        f"Other setups, shown apart: {'; '.join(others)}.\n"
-        if others
-        else "No other setup is on record.\n"
-    )
     parts += _claims(setup) if setup in main_setups(every) else []
     for backbone in BACKBONES:
         if tables := [*rt.main_tables(setup, [backbone]), *rt.ablation_tables(setup, [backbone])]:
@@ -195,44 +163,27 @@ def _section(setup: Setup, every: Sequence[Setup], pictures: str) -> str:
             code = f"<small>Code of the {backbone.upper()} agents: {versions}.</small>\n"
             parts += [*map(markdown_results, tables), code]
     if rows := rt.sweep_rows(setup):
-        caption = (
-            "**TD3, fixed weights**: the smoothest λ (of how many on record), DAMPER, and "
-            "the paper's smoothest λ"
-        )
-        parts.append(f"{caption}\n\n{markdown_table(rt.SWEEP_HEADER, rows)}")
+        caption = "**TD3, fixed weights**: the smoothest λ (of how many on record), DAMPER, and "
+        parts.append(_captioned(caption + "the paper's smoothest λ", rt.SWEEP_HEADER, rows))
     if rows := rt.eta_rows(setup):
-        parts.append(
-            "**TD3, mean sm over η**\n\n"
-            + markdown_table(["task", *(f"η={eta:g}" for eta in ETAS)], rows)
-        )
+        header = ["task", *(f"η={eta:g}" for eta in ETAS)]
+        parts.append(_captioned("**TD3, mean sm over η**", header, rows))
     if rows := rt.other_rows(setup):
         caption = "**Other methods and settings**, means with 95 % intervals"
-        parts.append(f"{caption}\n\n{markdown_table(rt.OTHER_HEADER, rows)}")
+        parts.append(_captioned(caption, rt.OTHER_HEADER, rows))
     if rows := _aggregate_rows(setup):
-        header = [
-            "method",
-            "backbone",
-            "measure",
-            "tasks",
-            "P(DAMPER better)",
-            "change from plain (IQM)",
-        ]
-        caption = (
-            "**Over tasks, with 95 % intervals**: the probability that a DAMPER seed beats a seed "
-            "of the row's method, "
-            "averaged over tasks, and the interquartile mean of the method's change from plain"
-        )
-        parts.append(f"{caption}\n\n{markdown_table(header, rows)}")
+        parts.append(_captioned(AGGREGATES, AGGREGATE_HEADER, rows))
     return "\n".join([*parts, pictures])
+
+
+def _captioned(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return f"{caption}\n\n{markdown_table(header, rows)}"
 
 
 def _claims(setup: Setup) -> list[str]:
     """The claims, and the comparisons behind them."""
-    ours = verdicts(setup)
-    judged = {
-        "verdict with the paper's η": ours,
-        f"verdict with η = {ONE_ETA:g}": verdicts(setup, ONE_ETA),
-    }
+    ours, at_one_eta = verdicts(setup), verdicts(setup, ONE_ETA)
+    judged = {"verdict with the paper's η": ours, f"verdict with η = {ONE_ETA:g}": at_one_eta}
     if not any(verdict.known for column in judged.values() for verdict in column):
         return [f"No claim has a comparison with {MIN_SEEDS} seeds on both sides.\n"]
     return [
@@ -246,9 +197,8 @@ def _aggregate_rows(setup: Setup) -> list[list[str]]:
     rows = []
     for a in rt.aggregates(setup):
         change = minus("{:+.0%} ({:+.0%} to {:+.0%})".format(*a.change)) if a.change else ""
-        change += (
-            f", {counted(a.change_tasks, 'task')}" if change and a.change_tasks != a.tasks else ""
-        )
+        if change and a.change_tasks != a.tasks:
+            change += f", {counted(a.change_tasks, 'task')}"
         better = "{:.0%} ({:.0%} to {:.0%})".format(*a.improvement) if a.improvement else ""
         name = title(a.method, a.backbone)
         rows.append([name, a.backbone.upper(), MEASURES[a.measure], str(a.tasks), better, change])
@@ -259,7 +209,5 @@ def _latex(every_setup: Sequence[Setup]) -> str:
     parts = ["% Written by python -m paper report; needs the booktabs package."]
     for setup in every_setup:
         parts.append(f"% {setup.title}, {counted(setup.agents, 'agent')}")
-        parts += [
-            latex_results(table) for table in (*rt.main_tables(setup), *rt.ablation_tables(setup))
-        ]
+        parts += map(latex_results, (*rt.main_tables(setup), *rt.ablation_tables(setup)))
     return "\n".join(parts) + "\n"

@@ -28,6 +28,7 @@ from paper.tables.result_tables import (
     COST_HEADER,
     ONE_ETA_LABEL,
     SPEED_HEADER,
+    Aggregate,
     aggregates,
     best_cells,
     code_versions,
@@ -40,19 +41,12 @@ SCRIPTS = ("core.js", "chart.js", "results.js", "pictures.js", "sweeps.js", "mai
 
 def page(data: dict[str, Any]) -> str:
     """The page that shows ``page_data``'s result."""
+    compact: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
+    text = json.dumps(data, sort_keys=True, **compact)
+    out = _read("page.html").replace("@@style@@", _read("style.css"))
+    out = out.replace("@@script@@", "".join(map(_read, SCRIPTS)))
     # A "<" in the data could end the script element; JSON may write it as an escape instead.
-    text = json.dumps(
-        data, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
-    )
-    parts = {
-        "style": _read("style.css"),
-        "script": "".join(map(_read, SCRIPTS)),
-        "data": text.replace("<", "\\u003c"),
-    }
-    out = _read("page.html")
-    for name, content in parts.items():
-        out = out.replace(f"@@{name}@@", content)
-    return out
+    return out.replace("@@data@@", text.replace("<", "\\u003c"))
 
 
 def _read(name: str) -> str:
@@ -62,11 +56,8 @@ def _read(name: str) -> str:
 def page_data(every_setup: Sequence[Setup], timings: Sequence[Timing]) -> dict[str, Any]:
     """Everything that the page needs; provenance is kept once and referred to by number."""
     sources: list[dict[str, Any]] = []
-    timed = time_verdicts(timings)
-    cost = [
-        {"caption": table.caption, "header": COST_HEADER, "rows": table.rows}
-        for table in cost_tables(timings)
-    ]
+    timed, costs = time_verdicts(timings), cost_tables(timings)
+    known = any(verdict.known for verdict in timed)
     return {
         "setups": [_setup(setup, every_setup, sources) for setup in every_setup],
         "sources": sources,
@@ -78,26 +69,22 @@ def page_data(every_setup: Sequence[Setup], timings: Sequence[Timing]) -> dict[s
         "oneEta": {"eta": ONE_ETA, "label": ONE_ETA_LABEL},
         "meanings": MEANINGS,
         "caution": caution(),
-        "cost": cost,
-        "timeClaims": [_claim(verdict) for verdict in timed]
-        if any(verdict.known for verdict in timed)
-        else [],
+        "cost": [{"header": COST_HEADER, **table._asdict()} for table in costs],
+        "timeClaims": [_claim(verdict) for verdict in timed] if known else [],
     }
 
 
-def _claim(verdict: Verdict, one: Verdict | None = None) -> dict[str, Any]:
+def _claim(verdict: Verdict, at_one_eta: Verdict | None = None) -> dict[str, Any]:
     """A claim; judged with η = 1 as well where that makes a difference to what is compared."""
-    checks = [[check.text, check.verdict] for check in verdict.checks]
-    content = {"verdict": verdict.verdict, "checks": checks}
-    other = _claim(one) if one and one.checks != verdict.checks else None
-    return {"id": verdict.id, "text": verdict.text, "note": verdict.note, **content, "one": other}
+    differs = at_one_eta is not None and at_one_eta.checks != verdict.checks
+    return {**verdict._asdict(), "one": _claim(at_one_eta) if at_one_eta and differs else None}
 
 
 def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) -> dict[str, Any]:
-    judged, best = (
-        list(zip(verdicts(setup), verdicts(setup, ONE_ETA), strict=True)),
-        best_cells(setup),
-    )
+    best = best_cells(setup)
+    judged = list(zip(verdicts(setup), verdicts(setup, ONE_ETA), strict=True))
+    known = any(verdict.known or at_one_eta.known for verdict, at_one_eta in judged)
+    others = (other for other in every if other is not setup)
     return {
         "key": setup.key,
         "title": setup.title,
@@ -105,47 +92,40 @@ def _setup(setup: Setup, every: Sequence[Setup], sources: list[dict[str, Any]]) 
         "custom": bool(setup.deviations),
         "agents": setup.agents,
         "episodes": setup.episodes,
-        "others": [
-            f"{counted(other.agents, 'agent')}: {other.title}"
-            for other in every
-            if other is not setup
-        ],
+        "others": [f"{counted(other.agents, 'agent')}: {other.title}" for other in others],
         "cells": [_cell(setup, cell, sources, best) for cell in setup.cells],
-        "claims": [_claim(*both) for both in judged]
-        if any(verdict.known or at_one_eta.known for verdict, at_one_eta in judged)
-        else [],
-        "code": {
-            backbone: {
-                task: code_versions(
-                    c for c in setup.published if (c.backbone, c.task) == (backbone, task)
-                )
-                for task in setup.tasks(backbone)
-            }
-            for backbone in BACKBONES
-        },
-        "aggregates": [
-            {
-                "backbone": a.backbone,
-                "measure": a.measure,
-                "method": a.method,
-                "tasks": a.tasks,
-                "changeTasks": a.change_tasks,
-                "improvement": rounded(a.improvement),
-                "change": rounded(a.change) if a.change else None,
-            }
-            for a in aggregates(setup)
-        ],
+        "claims": [_claim(*both) for both in judged] if known else [],
+        "code": {backbone: _code(setup, backbone) for backbone in BACKBONES},
+        "aggregates": [_aggregate(aggregate) for aggregate in aggregates(setup)],
         "speed": {"header": SPEED_HEADER, "rows": speed_rows(setup)},
+    }
+
+
+def _code(setup: Setup, backbone: str) -> dict[str, str]:
+    """The versions of the code that made the published cells of each task."""
+    cells: dict[str, list[Cell]] = {task: [] for task in setup.tasks(backbone)}
+    for cell in setup.published:
+        if cell.backbone == backbone:
+            cells[cell.task].append(cell)
+    return {task: code_versions(members) for task, members in cells.items()}
+
+
+def _aggregate(aggregate: Aggregate) -> dict[str, Any]:
+    content = aggregate._asdict()
+    content["changeTasks"] = content.pop("change_tasks")
+    return {
+        name: rounded(value) if isinstance(value, tuple) else value
+        for name, value in content.items()
     }
 
 
 def _cell(
     setup: Setup, cell: Cell, sources: list[dict[str, Any]], best: Mapping[str, Sequence[Cell]]
 ) -> dict[str, Any]:
-    papers = {
-        name: printed(cell.backbone, cell.method, cell.task, name) for name in ("return", "sm")
-    }
     published = cell in setup.published
+    names = ("return", "sm") if published else ()
+    papers = {name: printed(cell.backbone, cell.method, cell.task, name) for name in names}
+    at_one_eta = setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA)
     return {
         "backbone": cell.backbone,
         "task": cell.task,
@@ -154,20 +134,17 @@ def _cell(
         "label": cell.label,
         "settings": cell.settings,
         "published": published,
-        "oneEta": cell.task in PAPER_TASKS
-        and cell is setup.find(cell.backbone, cell.task, "damper", eta=ONE_ETA),
+        "oneEta": cell.task in PAPER_TASKS and cell is at_one_eta,
         "seeds": cell.seeds,
         "frozen": cell.frozen,
         "constant": cell.constant,
         "mostlyConstant": cell.mostly_constant,
         "best": [name for name, cells in best.items() if cell in cells],
         "values": {name: values for name in MEASURES if (values := _values(cell, name))},
-        "paper": {name: list(value) for name, value in papers.items() if value and published},
+        "paper": {name: list(value) for name, value in papers.items() if value},
         "agents": [_agent(record, sources) for record in cell.records],
         "curve": _curve(cell),
-        "traces": [
-            trace for record in cell.records if published and (trace := _trace(record)) is not None
-        ],
+        "traces": [_trace(record) for record in cell.records if published and record.trace],
     }
 
 
@@ -194,16 +171,14 @@ def _agent(record: Record, sources: list[dict[str, Any]]) -> dict[str, Any]:
     if source not in sources:
         sources.append(source)
     means = {name: _mean(record.episodes[name]) for name in MEASURES}
-    run = {
-        name: record.run.get(name)
-        for name in ("agents", "seconds", "steps_per_second", "device", "compile")
-    }
-    resumed = len(record.run.get("resumed", []))
+    shown = ("agents", "seconds", "steps_per_second", "device", "compile")
+    run = {name: record.run.get(name) for name in shown}
+    run["resumed"] = len(record.run.get("resumed", []))
     return {
         "seed": record.identity["seed"],
         "means": means,
         "frozen": record.frozen,
-        "run": {**run, "resumed": resumed},
+        "run": run,
         "source": sources.index(source),
         "digest": record.digest,
     }
@@ -217,33 +192,22 @@ def _mean(values: Sequence[Any]) -> float | None:
 def _curve(cell: Cell) -> dict[str, Any]:
     """The cell's curves as JSON; of diagnostics the mean alone."""
     steps, curves = cell.curves()
-    if not steps:
-        return {}
-    shown = {
-        name: values[:1] if name in DIAGNOSTIC_CURVES else values for name, values in curves.items()
-    }
-    return {
-        "step": steps,
-        **{name: [rounded(row.tolist()) for row in rows] for name, rows in shown.items()},
-    }
+    content: dict[str, Any] = {"step": steps} if steps else {}
+    for name, values in curves.items():
+        shown = values[:1] if name in DIAGNOSTIC_CURVES else values
+        content[name] = [rounded(row.tolist()) for row in shown]
+    return content
 
 
-def _trace(record: Record) -> dict[str, Any] | None:
-    """A record's trace for the page."""
-    if record.trace is None:
-        return None
-    raw = zlib.decompress(base64.b64decode(record.trace["data"]))
-    kept = {name: record.trace[name] for name in ("shape", "low", "high", "seed")}
-    return {"agent": record.identity["seed"], **kept, "data": base64.b64encode(raw).decode()}
+def _trace(record: Record) -> dict[str, Any]:
+    """A record's trace for the page, which cannot decompress it."""
+    trace = record.trace or {}
+    raw = zlib.decompress(base64.b64decode(trace["data"]))
+    return {**trace, "agent": record.identity["seed"], "data": base64.b64encode(raw).decode()}
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """A number, or each of a sequence, to so many significant digits.
-
-    None for what is not finite.
-    """
-    return (
-        [round_digits(item, digits) for item in value]
-        if isinstance(value, tuple | list)
-        else round_digits(value, digits)
-    )
+    """A number, or each of a sequence, to so many digits; None for what is not finite."""
+    if isinstance(value, tuple | list):
+        return [round_digits(item, digits) for item in value]
+    return round_digits(value, digits)

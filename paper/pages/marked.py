@@ -24,16 +24,11 @@ def insert(page: Path, texts: Mapping[str, str]) -> None:
     if not has_place(page):
         raise DamperError(
             f"pages must have a marked place, but {page} has none: write '<!-- headline: written "
-            "by python -m paper report -->' "
-            "and '<!-- headline ends -->' on lines of their own."
+            "by python -m paper report -->' and '<!-- headline ends -->' on lines of their own."
         )
     content = page.read_text(encoding="utf-8")
     if unknown := {match[2] for match in MARKED.finditer(content)} - set(texts):
-        raise DamperError(
-            f"a marked place must be one of {', '.join(texts)}, but {page} has "
-            f"{', '.join(unknown)}."
-        )
-    write_bytes(
-        page,
-        MARKED.sub(lambda match: f"{match[1]}\n{texts[match[2]]}\n{match[3]}", content).encode(),
-    )
+        named = f"must be one of {', '.join(texts)}, but {page} has {', '.join(unknown)}"
+        raise DamperError(f"a marked place {named}.")
+    filled = MARKED.sub(lambda match: f"{match[1]}\n{texts[match[2]]}\n{match[3]}", content)
+    write_bytes(page, filled.encode())

@@ -1,4 +1,1 @@
-"""Runners that train the missing agents.
-
-In this process, in several processes, or on a Ray cluster.
-"""
+"""Runners that train missing agents: here, in several processes, or on a Ray cluster."""

@@ -29,10 +29,7 @@ from paper.runners.outcomes import Result, keep_records
 
 
 def run_job(job: Job, folder: Path, command: str, progress: bool = True) -> list[Record] | None:
-    """Train or resume a population and evaluate its agents.
-
-    None if another process is training it.
-    """
+    """Train or resume and evaluate a population; None if another process is training it."""
     check_physics(job)
     try:
         with run_lock(folder):
@@ -75,11 +72,9 @@ def check_physics(job: Job) -> None:
 def record_run(run: Run, job: Job, command: str) -> list[Record]:
     """Evaluate a finished run on the fixed seeds and make one record per wanted agent."""
     settings, first = job.settings, job.wanted[0].identity
-    episodes = int(first["episodes"])
-    env = None if settings.env_kwargs else settings.env
-    evaluation = evaluate(
-        run, env, episodes, backend=settings.backend, env_threads=settings.env_threads
-    )
+    episodes, env = int(first["episodes"]), None if settings.env_kwargs else settings.env
+    how: dict[str, Any] = {"backend": settings.backend, "env_threads": settings.env_threads}
+    evaluation = evaluate(run, env, episodes, **how)
     by_digest = {agent.digest: agent for agent in job.wanted}
     manifest, records = run.manifest, []
     code = manifest["custom_code"]
@@ -91,9 +86,8 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
     if len(records) < len(by_digest):
         raise DamperError(
             f"{run.path} must hold the {counted(len(by_digest), 'agent')} asked for, but "
-            f"{len(records)} match: the "
-            "code that trained them differs from that of the asking process; install the same code "
-            "on every machine."
+            f"{len(records)} match: the code that trained them differs from that of the asking "
+            "process; install the same code on every machine."
         )
     return records
 
@@ -101,10 +95,7 @@ def record_run(run: Run, job: Job, command: str) -> list[Record]:
 def plan(
     missing: Sequence[AgentSpec], out: Path, max_agents: int | None = None
 ) -> list[tuple[Job, Path]]:
-    """Jobs and folders for the missing agents.
-
-    First the runs already started in ``out``, then new populations.
-    """
+    """Jobs and folders for the missing agents: runs begun in ``out``, then new populations."""
     left = {agent.digest: agent for agent in missing}
     jobs: list[tuple[Job, Path]] = []
     for path in sorted(out.glob("*/*/manifest.json")):
@@ -128,12 +119,9 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
     some = next(iter(left.values()), None)
     if some is None or set(record) != {f.name for f in fields(Settings)}:
         return None  # nothing is missing, or the run is of a later version of the engine
-    episodes = some.identity["episodes"]
     installed = physics(record["env"], record["backend"], manifest["versions"])
-    code = manifest["custom_code"]
-    digests = [
-        digest(identity(record, row, installed, episodes, code)) for row in manifest["agents"]
-    ]
+    how = (installed, some.identity["episodes"], manifest["custom_code"])
+    digests = [digest(identity(record, row, *how)) for row in manifest["agents"]]
     mine = tuple(left[agent_digest] for agent_digest in digests if agent_digest in left)
     if not mine or (len(mine) < len(digests) and not manifest["finished"]):
         return None
@@ -142,13 +130,10 @@ def _begun(run: Run, left: Mapping[str, AgentSpec]) -> Job | None:
 
 def _settings(record: Mapping[str, Any], now: Settings) -> Settings:
     """A manifest's settings with the execution settings of now."""
-    content: dict[str, Any] = {name: _tuple(value) for name, value in record.items()}
-    content["method_settings"] = {
-        name: _tuple(value) for name, value in record["method_settings"].items()
-    }
+
+    def tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
+
+    content = {**tuples(record), "method_settings": tuples(record["method_settings"])}
     free = {name: getattr(now, name) for name in EXECUTION if name not in ("compile", "graph")}
     return replace(Settings(**content), **free)
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -35,16 +35,8 @@ def run_on_ray(
 ) -> None:
     """Run jobs on a Ray cluster, as many at once as it has room for.
 
-    A population on a GPU has that GPU to itself. Failures are raised when the other jobs are done.
-
-    Args:
-        jobs: populations with their folders.
-        store: where records go, on this machine.
-        command: the command to name in the records.
-        progress: print a line when a population ends.
-        address: of the cluster: "auto" for the one this machine belongs to, "local" for a new one,
-            or host:port.
-        cores: processor cores for each population.
+    ``address`` is "auto" for the cluster this machine belongs to, "local" for a new one, or
+    host:port; a population has a GPU or ``cores`` to itself. Failures are raised at the end.
     """
     ray = _connect(address)
     waiting = {}
@@ -75,9 +67,8 @@ def _run_remote(job: Job, folder: str, command: str) -> list[Record] | None:
 def _connect(address: str) -> Any:
     """Connect to the cluster and return the ``ray`` module."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # Ray's future default; silences its warning
+    # Ray's future default, whose warning it silences.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError as error:

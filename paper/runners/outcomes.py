@@ -40,14 +40,9 @@ class StopPopulations(StopSignals):
 def keep_records(
     outcomes: Iterable[tuple[Job, Result]], store: Store, count: int, progress: bool = True
 ) -> None:
-    """Store each population's records as it ends, and raise the failures when all are done.
+    """Store the records of ``count`` populations as each ends; failures are raised at the end.
 
-    Args:
-        outcomes: populations as they end, each with a function that returns its records (None:
-            trained elsewhere).
-        store: where records go.
-        count: number of populations.
-        progress: print how each one ended.
+    Each outcome has a function that returns its records, or None if it is trained elsewhere.
     """
     failed: list[Failed] = []
     for left, (job, result) in zip(range(count - 1, -1, -1), outcomes, strict=True):
@@ -67,27 +62,19 @@ def keep_records(
 
 
 def combined_error(failed: Sequence[Failed]) -> Exception:
-    """One error for all failures.
-
-    A sentence if all are users' mistakes, otherwise the errors with notes.
-    """
+    """One error for all failures; a sentence if all are users' mistakes."""
     first, mistake = failed[0][0], _mistake(failed[0][1])
     if mistake is not None and all(_mistake(error) for _, error in failed):
         others = ", ".join(job_title(job) for job, _ in failed[1:])
-        return DamperError(
-            f"{job_title(first)}: {mistake}" + (f" (Also failed: {others}.)" if others else "")
-        )
+        also = f" (Also failed: {others}.)" if others else ""
+        return DamperError(f"{job_title(first)}: {mistake}{also}")
+    kept = "What the others finished is kept; the same command resumes it."
     for job, error in failed:
-        error.add_note(
-            f"{job_title(job)} failed. What the others finished is kept; the same command resumes "
-            "it."
-        )
+        error.add_note(f"{job_title(job)} failed. {kept}")
     errors = [error for _, error in failed]
-    return (
-        errors[0]
-        if len(errors) == 1
-        else ExceptionGroup(f"{len(errors)} populations failed", errors)
-    )
+    if len(errors) == 1:
+        return errors[0]
+    return ExceptionGroup(f"{len(errors)} populations failed", errors)
 
 
 def job_title(job: Job) -> str:
@@ -98,9 +85,8 @@ def job_title(job: Job) -> str:
 
 def _mistake(error: Exception) -> DamperError | None:
     """The ``DamperError``, unwrapped from Ray's error with the remote traceback."""
-    return next(
-        (e for e in (getattr(error, "cause", None), error) if isinstance(e, DamperError)), None
-    )
+    candidates = (getattr(error, "cause", None), error)
+    return next((e for e in candidates if isinstance(e, DamperError)), None)
 
 
 def _clear_frames(error: BaseException | None) -> None:

@@ -17,9 +17,10 @@ import argparse
 import json
 import multiprocessing
 import time
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ import damper
 from damper.files import write_json
 from damper.provenance import code_version, hardware
 from damper.sb3 import PPO, EnvPoolVecEnv
+from paper.experiments.records import DIAGNOSTIC_CURVES
 from paper.statistics.estimates import summarise
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -46,15 +48,10 @@ POINTS = 25  # of the learning curve
 
 
 def settings(env: str, steps: int, batch_size: int | None = None) -> dict[str, Any]:
-    """SB3's defaults (2,048 steps per rollout, of four environments).
-
-    On Pendulum those of its zoo without gSDE.
-    """
-    changed = (
-        {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024}
-        if env == "Pendulum-v1"
-        else {"n_steps": 512}
-    )
+    """SB3's defaults (2,048 steps per rollout), on Pendulum those of its zoo without gSDE."""
+    changed: dict[str, Any] = {"n_steps": 512}
+    if env == "Pendulum-v1":
+        changed = {"learning_rate": 1e-3, "gamma": 0.9, "n_steps": 1024}
     changed |= {"batch_size": batch_size} if batch_size else {}
     return {**changed, "n_steps": min(changed["n_steps"], steps // 64 * 16), "device": "cpu"}
 
@@ -72,16 +69,7 @@ def make_envs(env: str, seed: int, backend: str) -> VecEnv:
 class Curve(KVWriter):
     """What SB3 logs, kept."""
 
-    names = (
-        "return",
-        "std",
-        "conflict",
-        "cosine",
-        "norm_ratio",
-        "weight",
-        "auxiliary_loss",
-        "approx_kl",
-    )
+    names = ("return", "std", *DIAGNOSTIC_CURVES, "auxiliary_loss", "approx_kl")
 
     def __init__(self) -> None:
         self.rows: dict[str, list[float | None]] = {}
@@ -90,26 +78,17 @@ class Curve(KVWriter):
         """Append a row."""
         values = {name.split("/")[1]: value for name, value in key_values.items()}
         values["return"] = values.get("ep_rew_mean")
-        for name, value in {
-            "steps": step,
-            **{name: values.get(name) for name in self.names},
-        }.items():
-            self.rows.setdefault(name, []).append(
-                value if value is None or name == "steps" else float(value)
-            )
+        self.rows.setdefault("steps", []).append(step)
+        for name in self.names:
+            value = values.get(name)
+            self.rows.setdefault(name, []).append(None if value is None else float(value))
 
     def close(self) -> None:
         """Nothing is open."""
 
 
 def train(
-    env: str,
-    steps: int,
-    seed: int,
-    label: str,
-    episodes: int = 10,
-    backend: str = "gymnasium",
-    batch_size: int | None = None,
+    env: str, steps: int, seed: int, label: str, backend: str, batch_size: int | None
 ) -> dict[str, Any]:
     """Train and evaluate one agent; its record."""
     torch.set_num_threads(1)
@@ -119,12 +98,10 @@ def train(
     curve = Curve()
     model.set_logger(Logger(None, [curve]))
     model.learn(steps, log_interval=max(1, steps // (POINTS * N_ENVS * ppo["n_steps"])))
-    evaluation = damper.evaluate(model, env=env, episodes=episodes, backend=backend, env_threads=1)
+    evaluation = damper.evaluate(model, env=env, backend=backend, env_threads=1)
     envs.close()
     rows = evaluation.records()
-    names = [
-        name for name in rows[0] if name not in ("agent", "seed", "training_seed", "terminated")
-    ]
+    names = set(rows[0]) - {"agent", "seed", "training_seed", "terminated"}
     return {
         "env": env,
         "label": label,
@@ -141,71 +118,45 @@ def train(
         "hardware": hardware("cpu"),
         "seconds": time.perf_counter() - started,
         "evaluation_seeds": [row["seed"] for row in rows],
-        "measures": {name: [row[name] for row in rows] for name in names},
+        "measures": {name: [row[name] for row in rows] for name in sorted(names)},
         "curve": curve.rows,
     }
 
 
-def finish(path: Path | None, *run: Any) -> dict[str, Any]:
+def finish(path: Path, *run: Any) -> dict[str, Any]:
     """Train one, keep its record, and say so."""
     record = train(*run)
-    if path:
-        write_json(path, record)
-    means = {
-        title: sum(record["measures"][name]) / len(record["measures"][name])
-        for name, title in MEASURES.items()
-    }
-    summary = ", ".join(f"{title} {value:.4g}" for title, value in means.items())
-    who = f"{record['env']} {record['label']} seed {record['seed']}"
-    print(f"{who}: {summary} ({record['seconds']:.0f} s)", flush=True)
+    write_json(path, record)
+    measures = record["measures"]
+    means = [f"{title} {mean(measures[name]):.4g}" for name, title in MEASURES.items()]
+    agent = f"{record['env']} {record['label']} seed {record['seed']}"
+    print(f"{agent}: {', '.join(means)} ({record['seconds']:.0f} s)", flush=True)
     return record
 
 
-def main(
-    env: str = "Pendulum-v1",
-    steps: int = 100_000,
-    seeds: Sequence[int] = (0,),
-    out: Path | None = None,
-    methods: Sequence[str] = tuple(METHODS),
-    episodes: int = 10,
-    backend: str = "gymnasium",
-    jobs: int = 1,
-    batch_size: int | None = None,
-) -> dict[str, dict[str, float]]:
+def main(options: argparse.Namespace) -> None:
     """Train what has no record yet, and print a table."""
-    # Seeds first, so that what an interrupted call leaves can be compared.
-    runs = {
-        (label, seed): (env, steps, seed, label, episodes, backend, batch_size)
-        for seed in seeds
-        for label in methods
-    }
+    env, steps, batch_size = options.env, options.steps, options.batch_size
     first = f"{env}-batch-{batch_size}" if batch_size else env
-    paths = {
-        (label, seed): out and out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json"
-        for label, seed in runs
-    }
-    records = {
-        key: json.loads(path.read_text()) for key, path in paths.items() if path and path.is_file()
-    }
-    left = [key for key in runs if key not in records]
-    if jobs == 1:
-        records |= {key: finish(paths[key], *runs[key]) for key in left}
+    records, left = {}, {}
+    # Seeds first, so that what an interrupted call leaves can be compared.
+    for seed, label in product(options.seeds, options.methods):
+        path = options.out / f"{first}-{label.replace(' ', '-')}-{steps}-{seed}.json"
+        if path.is_file():
+            records[label, seed] = json.loads(path.read_text())
+        else:
+            left[label, seed] = (path, env, steps, seed, label, options.backend, batch_size)
+    if options.jobs == 1:
+        records |= {key: finish(*run) for key, run in left.items()}
     else:
         spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=1) as pool:
-            waiting = {pool.submit(finish, paths[key], *runs[key]): key for key in left}
+        with ProcessPoolExecutor(options.jobs, spawn, max_tasks_per_child=1) as pool:
+            waiting = {pool.submit(finish, *run): key for key, run in left.items()}
             records |= {waiting[done]: done.result() for done in as_completed(waiting)}
-    table: dict[str, dict[str, float]] = {}
-    for label in methods:
-        table[label] = {}
-        for name, title in MEASURES.items():
-            cell = summarise([records[label, seed]["measures"][name] for seed in seeds])
-            table[label][title] = cell.mean
-            bounds = (
-                f" [{cell.interval.low:.3g}, {cell.interval.high:.3g}]" if cell.interval else ""
-            )
-            print(f"{label:>10}  {title:>9} {cell.mean:10.4g}{bounds}")
-    return table
+    for label, (name, title) in product(options.methods, MEASURES.items()):
+        cell = summarise([records[label, seed]["measures"][name] for seed in options.seeds])
+        bounds = " [{:.3g}, {:.3g}]".format(*cell.interval) if cell.interval else ""
+        print(f"{label:>10}  {title:>9} {cell.mean:10.4g}{bounds}")
 
 
 if __name__ == "__main__":
@@ -217,7 +168,5 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("results/spool/ppo"))
     parser.add_argument("--backend", choices=["gymnasium", "envpool"], default="gymnasium")
     parser.add_argument("--batch-size", type=int, help="minibatches of another size than SB3's")
-    parser.add_argument(
-        "--jobs", type=int, default=1, help="runs at a time, each a process on one core"
-    )
-    main(**vars(parser.parse_args()))
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each on one core")
+    main(parser.parse_args())

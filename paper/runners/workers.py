@@ -1,7 +1,4 @@
-"""Run several populations at once on this machine, one process each.
-
-One population seldom fills a GPU.
-"""
+"""Several populations at once on this machine, one process each: one seldom fills a GPU."""
 
 from __future__ import annotations
 
@@ -44,10 +41,7 @@ def run_jobs(
     progress: bool = True,
     workers: int | None = None,
 ) -> None:
-    """Run jobs in ``workers`` processes, by default ``fitting_workers``.
-
-    1 runs them in this process.
-    """
+    """Run jobs in ``workers`` processes, by default ``fitting_workers``; a single one is this."""
     count = fitting_workers([job for job, _ in jobs]) if workers is None else workers
     if count == 1:
         run_here(jobs, store, command, progress)
@@ -56,10 +50,7 @@ def run_jobs(
 
 
 def fitting_workers(jobs: Sequence[Job], cores: int | None = None) -> int:
-    """Number of workers: on a GPU one per population.
-
-    ``cores`` is the number of cores of the machine that trains, by default this one.
-    """
+    """Number of workers that suit a machine with so many cores: on a GPU one per population."""
     cores = usable_cores() if cores is None else cores
     return max(1, min(len(jobs), MOST_ON_A_GPU, cores // 2)) if uses_gpu(jobs) else 1
 
@@ -85,17 +76,9 @@ def run_in_workers(
     progress: bool = True,
     workers: int = 2,
 ) -> None:
-    """Run jobs in ``workers`` processes, the longest first.
+    """Run jobs in ``workers`` processes, the longest first; failures are raised at the end.
 
-    A GPU is shared through CUDA's multi-process service, so that kernels of several processes run
-    at once. Failures are raised when the other jobs are done.
-
-    Args:
-        jobs: populations with their folders.
-        store: where records go.
-        command: the command to name in the records.
-        progress: print a line when a population ends.
-        workers: number of processes; each has its share of the processor cores.
+    A GPU is shared through CUDA's multi-process service, so that kernels of several run at once.
     """
     if workers < 1:
         raise DamperError(f"workers must be at least 1, but {workers} was given.")
@@ -107,21 +90,12 @@ def run_in_workers(
     try:
         with _StopWorkers(), multi_process_service(on_gpu) as shared:
             if on_gpu and not shared and progress:
-                say(
-                    "nvidia-cuda-mps-control cannot be started here, so the processes take turns "
-                    "on the GPU.",
-                    "yellow",
-                )
-            waiting = {
-                pool.submit(
-                    _run_in_own_process,
-                    _with_env_threads(job, agents_at_once),
-                    folder,
-                    command,
-                    threads,
-                ): job
-                for job, folder in longest_first
-            }
+                cause = "nvidia-cuda-mps-control cannot be started here"
+                say(f"{cause}, so the processes take turns on the GPU.", "yellow")
+            waiting = {}
+            for job, folder in longest_first:
+                what = (_with_env_threads(job, agents_at_once), folder, command, threads)
+                waiting[pool.submit(_run_in_own_process, *what)] = job
             ended = ((waiting[done], done.result) for done in as_completed(waiting))
             keep_records(ended, store, len(jobs), progress)
     finally:
@@ -155,10 +129,7 @@ def _run_in_own_process(job: Job, folder: Path, command: str, threads: int) -> l
         except BrokenProcessPool as error:
             raise DamperError(
                 "its process was killed, probably because memory ran out: use fewer workers or a "
-                "smaller population; "
-                "the same command resumes it."
+                "smaller population; the same command resumes it."
             ) from error
-        except (
-            KeyboardInterrupt
-        ) as error:  # raised in that process by a signal; this thread receives none
+        except KeyboardInterrupt as error:  # of a signal to that process, not to this thread
             raise DamperError("its process was stopped; the same command resumes it.") from error

@@ -1,4 +1,1 @@
-"""Records sorted into cells, and what their seeds tell.
-
-Means, intervals, differences, and how numbers are written.
-"""
+"""Records sorted into cells, what their seeds tell, and how numbers are written."""

@@ -1,7 +1,4 @@
-"""Records sorted into what may stand in one table.
-
-Setups, and in them cells of agents that differ by seed only.
-"""
+"""Records sorted into setups, and in them cells of agents that differ by seed only."""
 
 from __future__ import annotations
 
@@ -13,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from damper.engine.settings import is_number
 from damper.errors import DamperError
-from damper.intervals import Array
-from damper.metrics import is_constant
+from damper.intervals import Array, Change, change_of_mean
+from damper.metrics import SMOOTHNESS, is_constant
 from damper.protocols import PROTOCOLS, TRAINING_SEEDS
 from damper.provenance import digest
 from damper.tasks import PAPER_TASKS
@@ -28,14 +26,14 @@ from paper.statistics.estimates import Summary, nan_for_none, summarise
 
 Settings = Mapping[str, Any]
 MEASURES = {
+    "mean_change": "mean |Δa|",
     "return": "return",
     "sm": "sm",
-    "mean_change": "mean |Δa|",
     "spectral_roughness": "roughness",
     "length": "episode length",
 }
 SHOWN_CURVE_POINTS = 60
-COMPARED = ("return", "sm", "mean_change")  # the measures by which methods are told apart
+COMPARED = ("mean_change", "return", "sm")  # the measures by which methods are told apart
 LETTERS = {"eta": "η", "weight": "λ"}  # of settings
 
 
@@ -57,34 +55,30 @@ class Cell:
     @property
     def name(self) -> str:
         """Task, backbone and, unless it is plain, the method."""
-        return self.place + (
-            "" if self.method == "plain" else f" {title(self.method, self.backbone)}"
-        )
+        method = "" if self.method == "plain" else f" {title(self.method, self.backbone)}"
+        return self.place + method
 
     @property
     def label(self) -> str:
         """The method, with what differs from its published settings."""
-        try:
-            published = published_settings(self.method, self.task, self.backbone)
-        except (
-            DamperError
-        ):  # a method that this installation does not have: all its settings are told
-            published = {}
-        always = {"weight"} if self.method == "scalarization" else set()
-        changed = [
-            f"{LETTERS.get(n, n)}={v}"
-            for n, v in self.settings.items()
-            if n in always or published.get(n) != v
-        ]
+        shown = {n: v for n, v in self.settings.items() if self._published_settings.get(n) != v}
+        if self.method == "scalarization":
+            shown |= {"weight": self.settings["weight"]}
+        changed = [f"{LETTERS.get(n, n)}={v}" for n, v in self.settings.items() if n in shown]
         return " ".join([title(self.method, self.backbone), *changed])
 
     @property
     def published(self) -> bool:
         """Whether the settings are the method's published ones for the task."""
+        return self.settings == self._published_settings
+
+    @property
+    def _published_settings(self) -> Settings:
+        """Unlike any other for a method that this installation does not have."""
         try:
-            return self.settings == published_settings(self.method, self.task, self.backbone)
-        except DamperError:  # a method that this installation does not have
-            return False
+            return published_settings(self.method, self.task, self.backbone)
+        except DamperError:
+            return {"unknown": None}
 
     @property
     def seeds(self) -> list[int]:
@@ -99,27 +93,23 @@ class Cell:
     @property
     def constant(self) -> list[int]:
         """Seeds that hold one action throughout each evaluation episode."""
-        episodes = (record.episodes for record in self.records)
-        alike = (
-            is_constant(nan_for_none(columns["mean_change"]), columns["length"])
-            for columns in episodes
-        )
-        return [seed for seed, constant in zip(self.seeds, alike, strict=True) if constant]
+        held = []
+        for record in self.records:
+            changes, lengths = record.episodes["mean_change"], record.episodes["length"]
+            if is_constant(nan_for_none(changes), lengths):
+                held.append(record.identity["seed"])
+        return held
 
     @property
     def mostly_constant(self) -> bool:
-        """Whether more than half of the agents hold one action throughout.
-
-        Then its smoothness is no result.
-        """
+        """Whether most agents hold one action throughout: then smoothness is no result."""
         return 2 * len(self.constant) > len(self.records)
 
     @property
     def constant_note(self) -> str:
         """How many agents hold one action throughout, in words; empty where none does."""
-        return (
-            f"constant action, {len(self.constant)} of {len(self.records)}" if self.constant else ""
-        )
+        held = len(self.constant)
+        return f"constant action, {held} of {len(self.records)}" if held else ""
 
     def scores(self, measure: str) -> Array:
         """A measure of every episode, ``[S, E]``; seeds with an unknown value are left out."""
@@ -128,21 +118,13 @@ class Cell:
 
     def known(self, measure: str) -> Cell:
         """The cell with the seeds that have the value."""
-        values = (nan_for_none(record.episodes[measure]) for record in self.records)
-        return self.only(
-            [
-                seed
-                for seed, seed_values in zip(self.seeds, values, strict=True)
-                if np.isfinite(seed_values).all()
-            ]
-        )
+        values = {r.identity["seed"]: nan_for_none(r.episodes[measure]) for r in self.records}
+        return self.only([seed for seed, scores in values.items() if np.isfinite(scores).all()])
 
     def only(self, seeds: Collection[int]) -> Cell:
         """The cell with some of its seeds."""
-        return replace(
-            self,
-            records=tuple(record for record in self.records if record.identity["seed"] in seeds),
-        )
+        records = (record for record in self.records if record.identity["seed"] in seeds)
+        return replace(self, records=tuple(records))
 
     def means(self, measure: str) -> Array:
         """One value per seed."""
@@ -159,42 +141,27 @@ class Cell:
         return float(means.mean()) if len(means) else float("nan")
 
     def curves(self) -> tuple[list[int], dict[str, Array]]:
-        """Training: some steps of the longest curve, and per column the seeds' mean.
-
-        A seed counts between its own first and last step; where none does there is a NaN.
-        """
+        """Some steps of the longest curve; per column mean and range of the seeds then known."""
         longest = max((record.curve["step"] for record in self.records), key=len)
-        places = np.unique(
-            np.linspace(0, len(longest) - 1, min(SHOWN_CURVE_POINTS, len(longest))).astype(int)
-        )
-        steps = [longest[i] for i in places]
+        count = min(SHOWN_CURVE_POINTS, len(longest))
+        steps = [longest[i] for i in np.unique(np.linspace(0, len(longest) - 1, count).astype(int))]
         curves = {}
         for name in CURVE_COLUMNS if steps else ():
-            seeds = [
-                _interpolated(steps, record.curve, name)
-                for record in self.records
-                if name in record.curve
-            ]
-            if seeds:
+            recorded = [record.curve for record in self.records if name in record.curve]
+            if recorded:
+                seeds = [_interpolated(steps, curve, name) for curve in recorded]
                 table = np.ma.masked_invalid(seeds)
-                curves[name] = np.ma.stack([table.mean(0), table.min(0), table.max(0)]).filled(
-                    np.nan
-                )
+                bounds = np.ma.stack([table.mean(0), table.min(0), table.max(0)])
+                curves[name] = bounds.filled(np.nan)
         return steps, curves
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Everything that was made under the same conditions: what one table may hold.
+    """Cells made under the same conditions, in the order of the paper's tables.
 
-    Attributes:
-        protocol: the published settings that training started from.
-        deviations: what it did differently; empty for the paper's budget and settings.
-        backend: what stepped the environments.
-        physics: versions of the simulators.
-        numerics: number format.
-        episodes: evaluation episodes per agent.
-        cells: in the order of the paper's tables.
+    ``deviations`` are what training did differently from ``protocol``, and ``backend`` stepped the
+    environments with ``physics``, the versions of its simulators.
     """
 
     protocol: str | None
@@ -213,7 +180,7 @@ class Setup:
     @property
     def title(self) -> str:
         """Short, for a heading."""
-        numerics = "".join(f", {n}" for n in ("tf32",) if self.numerics.get(n))
+        numerics = ", tf32" if self.numerics.get("tf32") else ""
         numerics += f", {self.numerics['dtype']}" if self.numerics.get("dtype") != "float32" else ""
         versions = ", ".join(f"{name} {version}" for name, version in sorted(self.physics.items()))
         return f"{self.protocol or 'no protocol'}{self.unlike}{numerics} ({versions})"
@@ -226,31 +193,17 @@ class Setup:
     @property
     def key(self) -> str:
         """A short stable name."""
-        return digest(
-            [
-                self.protocol,
-                self.deviations,
-                self.backend,
-                self.physics,
-                self.numerics,
-                self.episodes,
-            ]
-        )[:8]
+        training = [self.protocol, self.deviations, self.backend, self.physics]
+        return digest([*training, self.numerics, self.episodes])[:8]
 
     def find(self, backbone: str, task: str, method: str, **changed: float) -> Cell | None:
-        """The cell at a method's published settings, or with some of them changed.
-
-        None where several have them, of other code of the user's: none of them is meant more than
-            the others.
-        """
+        """The cell at a method's published settings, or with some changed; None if several are."""
         settings = {**published_settings(method, task, backbone), **changed}
         return self._index.get((backbone, task, method, digest(settings)))
 
     def sweep(self, task: str) -> dict[float, Cell]:
         """TD3's cells of the fixed weights that are on record, by weight."""
-        cells = {
-            weight: self.find("td3", task, "scalarization", weight=weight) for weight in WEIGHTS
-        }
+        cells = {w: self.find("td3", task, "scalarization", weight=w) for w in WEIGHTS}
         return {weight: cell for weight, cell in cells.items() if cell is not None}
 
     def etas(self, task: str, backbone: str = "td3") -> dict[float, Cell]:
@@ -261,15 +214,13 @@ class Setup:
     @cached_property
     def published(self) -> list[Cell]:
         """The cells that ``find`` has at their methods' published settings."""
-        return [
-            c for c in self.cells if c.published and c is self.find(c.backbone, c.task, c.method)
-        ]
+        cells = (cell for cell in self.cells if cell.published)
+        return [c for c in cells if c is self.find(c.backbone, c.task, c.method)]
 
     @cached_property
     def _index(self) -> dict[tuple[str, str, str, str], Cell]:
-        keys = [
-            (cell.backbone, cell.task, cell.method, digest(cell.settings)) for cell in self.cells
-        ]
+        """Without the cells that differ by a user's code alone: none is meant more than another."""
+        keys = [(c.backbone, c.task, c.method, digest(c.settings)) for c in self.cells]
         counts = Counter(keys)
         return {key: cell for key, cell in zip(keys, self.cells, strict=True) if counts[key] == 1}
 
@@ -284,9 +235,8 @@ def _interpolated(steps: Sequence[int], curve: Mapping[str, list[Any]], name: st
     sound = np.isfinite(values)
     if not sound.any():
         return np.full(len(steps), np.nan)
-    return np.asarray(
-        np.interp(steps, known_steps[sound], values[sound], left=np.nan, right=np.nan)
-    )
+    inside = np.interp(steps, known_steps[sound], values[sound], left=np.nan, right=np.nan)
+    return np.asarray(inside)
 
 
 def _value(value: Any) -> str:
@@ -296,30 +246,18 @@ def _value(value: Any) -> str:
 
 
 def setups(records: Iterable[Record]) -> list[Setup]:
-    """All setups, those that keep to a protocol first; no record is in two, none is left out.
-
-    The protocol that the paper says it follows comes before others, however many agents have which.
-    """
+    """All setups, those that keep to a protocol first, in the order of ``PROTOCOLS``."""
     families: dict[str, list[Record]] = {}
     for record in records:
-        identity = record.identity
-        key = digest(
-            [
-                identity["protocol"],
-                record.deviations,
-                identity["backend"],
-                identity["numerics"],
-                identity["episodes"],
-            ]
-        )
-        families.setdefault(key, []).append(record)
-    sorted_out = [setup for family in families.values() for setup in _by_physics(family)]
+        alike = [record.identity[n] for n in ("protocol", "backend", "numerics", "episodes")]
+        families.setdefault(digest([record.deviations, *alike]), []).append(record)
     order = {name: place for place, name in enumerate(PROTOCOLS)}
-    last = len(order)
-    return sorted(
-        sorted_out,
-        key=lambda s: (bool(s.deviations), order.get(str(s.protocol), last), -s.agents, s.title),
-    )
+
+    def rank(setup: Setup) -> tuple[Any, ...]:
+        place = order.get(str(setup.protocol), len(order))
+        return bool(setup.deviations), place, -setup.agents, setup.title
+
+    return sorted((s for family in families.values() for s in _by_physics(family)), key=rank)
 
 
 def main_setups(setups: Sequence[Setup]) -> list[Setup]:
@@ -336,6 +274,19 @@ def smoothest(cells: Mapping[float, Cell]) -> float:
     return min(cells, key=lambda weight: (cells[weight].mostly_constant, cells[weight].mean("sm")))
 
 
+def change(plain: Cell, ours: Cell, measure: str) -> Change:
+    """The change from plain; no smoothness counts where most agents of a side hold one action."""
+    if measure in SMOOTHNESS and (plain.mostly_constant or ours.mostly_constant):
+        return Change(np.nan, None, "; ".join(constant_notes(plain, ours)))
+    return change_of_mean(plain.means(measure), ours.means(measure), measure)
+
+
+def constant_notes(plain: Cell, ours: Cell) -> list[str]:
+    """How many agents of either side hold one action."""
+    notes = {"": ours.constant_note, "plain: ": plain.constant_note}
+    return [side + note for side, note in notes.items() if note]
+
+
 def _by_physics(family: Sequence[Record]) -> list[Setup]:
     """Parts in which no simulator occurs in two versions, the most frequent versions first."""
     groups: dict[tuple[tuple[str, str], ...], list[Record]] = {}
@@ -343,16 +294,13 @@ def _by_physics(family: Sequence[Record]) -> list[Setup]:
         groups.setdefault(tuple(sorted(record.identity["physics"].items())), []).append(record)
     parts: list[tuple[dict[str, str], list[Record]]] = []
     for versions, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
-        fits = (
-            part
-            for part in parts
-            if all(part[0].get(name, version) == version for name, version in versions)
-        )
-        used, records = next(fits, ({}, []))
-        if not records:
-            parts.append((used, records))
-        used.update(versions)
-        records += members
+        for used, records in parts:
+            if all(used.get(name, version) == version for name, version in versions):
+                used.update(versions)
+                records += members
+                break
+        else:
+            parts.append((dict(versions), members))
     return [_setup(used, records) for used, records in parts]
 
 
@@ -366,44 +314,24 @@ def _cells(records: Sequence[Record]) -> tuple[Cell, ...]:
     groups: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
         identity = record.identity
-        members = [
-            identity["method_settings"],
-            identity.get("custom_code"),
-        ]  # a user's loss before and after an edit
-        key = (identity["backbone"], identity["task"], identity["method"], digest(members))
+        # A user's loss before an edit is not the one after it.
+        kind = digest([identity["method_settings"], identity.get("custom_code")])
+        key = (identity["backbone"], identity["task"], identity["method"], kind)
         groups.setdefault(key, []).append(record)
-    cells = [
-        Cell(
-            b,
-            task,
-            method,
-            members[0].identity["method_settings"],
-            tuple(sorted(members, key=_seed_order)),
-        )
-        for (b, task, method, _), members in groups.items()
-    ]
+    cells = []
+    for (backbone, task, method, _), members in groups.items():
+        settings = members[0].identity["method_settings"]
+        seeds = tuple(sorted(members, key=lambda r: _rank(r.identity["seed"], TRAINING_SEEDS)))
+        cells.append(Cell(backbone, task, method, settings, seeds))
     return tuple(sorted(cells, key=_cell_order))
 
 
-def _seed_order(record: Record) -> tuple[int, int]:
-    seed = record.identity["seed"]
-    return (TRAINING_SEEDS.index(seed) if seed in TRAINING_SEEDS else len(TRAINING_SEEDS), seed)
+def _rank(item: Any, order: Sequence[Any]) -> tuple[int, Any]:
+    """The items of an order in that order, then all others."""
+    return (order.index(item) if item in order else len(order), item)
 
 
 def _cell_order(cell: Cell) -> tuple[Any, ...]:
-    task = PAPER_TASKS.index(cell.task) if cell.task in PAPER_TASKS else len(PAPER_TASKS)
-    method = (
-        TABLE_METHODS.index(cell.method) if cell.method in TABLE_METHODS else len(TABLE_METHODS)
-    )
-    numbers = tuple(
-        v for v in cell.settings.values() if isinstance(v, int | float) and not isinstance(v, bool)
-    )
-    return (
-        cell.backbone != "td3",
-        task,
-        cell.task,
-        method,
-        cell.method,
-        numbers,
-        digest(cell.settings),
-    )
+    names = _rank(cell.task, PAPER_TASKS) + _rank(cell.method, TABLE_METHODS)
+    numbers = tuple(value for value in cell.settings.values() if is_number(value))
+    return (cell.backbone != "td3", *names, numbers, digest(cell.settings))

@@ -1,14 +1,8 @@
-r"""Statistics with seeds as the unit.
+r"""Statistics with seeds as the unit: means, spreads, intervals, probability of improvement.
 
-Means with both spreads, medians, interquartile means, intervals, improvement.
-
-A cell's scores are a table ``[S, E]``: one row per training seed, one column per evaluation
-    episode. Intervals are over
-seeds, never over episodes: ten episodes of one policy are not ten experiments. Each is the one that
-covered best with five and ten seeds in a simulation (``docs/statistics.md`` has the numbers):
-Student's for a mean, Welch's for a difference, one of the logarithm for the ratio of two means that
-are never negative, a jackknife of both sides for other changes, a score interval for a probability.
-None draws a random number.
+A cell's scores are a table ``[S, E]``: a row per training seed, a column per evaluation episode.
+Intervals are over seeds: ten episodes of one policy are not ten experiments. Each is the one that
+covered best with five and ten seeds in a simulation (``docs/statistics.md``).
 """
 
 from __future__ import annotations
@@ -31,10 +25,7 @@ from damper.intervals import (
 
 
 class Summary(NamedTuple):
-    """What a table prints of a cell.
-
-    Spreads and interval are None where there are too few values.
-    """
+    """What a table prints of a cell; None where there are too few values."""
 
     mean: float
     over_seeds: float | None
@@ -50,10 +41,7 @@ class Summary(NamedTuple):
 
 
 def summarise(scores: ArrayLike) -> Summary:
-    r"""Mean, sample deviation of the seeds' means, sample deviation of all episodes, IQM.
-
-    The paper's caption says "across seeds", its numbers look pooled over episodes: both are given.
-    """
+    r"""Mean, both spreads (the paper's caption says seeds, its numbers look pooled), interval."""
     table = np.atleast_2d(np.asarray(scores, dtype=np.float64))
     means = table.mean(axis=1)
     return Summary(
@@ -67,7 +55,7 @@ def summarise(scores: ArrayLike) -> Summary:
 
 
 def median(values: Array) -> float:
-    """NaN of nothing."""
+    """The median; NaN without values."""
     return float(np.median(values)) if len(values) else float("nan")
 
 
@@ -77,11 +65,9 @@ def median(values: Array) -> float:
 def mean_interval(values: Array, level: float = LEVEL) -> Interval | None:
     """Student's interval of a mean; None for one seed."""
     n = len(values)
-    return (
-        student_interval(float(np.mean(values)), squared_error(values), n - 1, level)
-        if n > 1
-        else None
-    )
+    if n < 2:
+        return None
+    return student_interval(float(np.mean(values)), squared_error(values), n - 1, level)
 
 
 def difference(ours: Array, theirs: Array, level: float = LEVEL) -> tuple[float, Interval | None]:
@@ -89,9 +75,8 @@ def difference(ours: Array, theirs: Array, level: float = LEVEL) -> tuple[float,
     gap = float(np.mean(ours) - np.mean(theirs))
     if min(len(ours), len(theirs)) < 2:
         return gap, None
-    return gap, welch_interval(
-        gap, [(squared_error(side), len(side) - 1) for side in (ours, theirs)], level
-    )
+    errors = [(squared_error(side), len(side) - 1) for side in (ours, theirs)]
+    return gap, welch_interval(gap, errors, level)
 
 
 def welch_interval(
@@ -114,11 +99,8 @@ def probability_of_improvement(
 ) -> tuple[float, Interval] | None:
     r"""Mean over tasks of ``P(x > y) + ½ P(x = y)``, with its score interval.
 
-    None where a task has one seed only.
-
-    Larger is better: negate a score of which less is better. Both must have the same tasks. The
-    interval holds the p whose distance from the value is at most z of *its own* standard errors
-    (Newcombe 2006, method 5), so that it keeps its width where every seed wins.
+    Larger is better. None where a task has one seed only. The interval holds the p whose distance
+    from the value is at most z of *its own* standard errors (Newcombe 2006, method 5).
     """
     sizes = [(len(ours[task]), len(theirs[task])) for task in ours]
     if min(map(min, sizes)) < 2:
@@ -128,28 +110,20 @@ def probability_of_improvement(
 
     def outside(p: float) -> float:
         shape = (1 - p) / (2 - p) + p / (1 + p)
-        variance = (
-            sum(p * (1 - p) * (1 + ((n + m) / 2 - 1) * shape) / (n * m) for n, m in sizes)
-            / len(sizes) ** 2
-        )
-        return float((value - p) ** 2 - z**2 * variance)
+        parts = (p * (1 - p) * (1 + ((n + m) / 2 - 1) * shape) / (n * m) for n, m in sizes)
+        return float((value - p) ** 2 - z**2 * sum(parts) / len(sizes) ** 2)
 
-    root, near = (
-        import_scipy("optimize").brentq,
-        1e-9,
-    )  # at the value itself is no root but where it is 0 or 1
+    root = import_scipy("optimize").brentq
+    near = 1e-9  # at the value itself is no root but where it is 0 or 1
     low = root(outside, 0.0, value - near) if value > near else 0.0
     high = root(outside, value + near, 1.0) if value < 1 - near else 1.0
     return value, Interval(float(low), float(high))
 
 
 def initial_state_error(scores: Array) -> float | None:
-    """Standard error that the choice of start states alone gives a mean.
+    """Standard error that the choice of starts, the columns of ``[S, E]``, alone gives a mean.
 
-    Over columns ``[S, E]``, each a fixed start.
-
-    Intervals leave it out: all policies see the same starts. It counts beside numbers of other
-        people's starts.
+    Intervals leave it out, since all policies see the same starts; other people's numbers do not.
     """
     if not len(scores):
         return None
@@ -158,10 +132,7 @@ def initial_state_error(scores: Array) -> float | None:
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of the points (return, smoothness) that no other beats.
-
-    Higher return, lower smoothness; by return.
-    """
+    """Indices, by return, of the points (return, smoothness) that no other beats."""
     order = sorted(range(len(points)), key=lambda i: (-points[i][0], points[i][1]))
     front: list[int] = []
     for i in order:

@@ -8,11 +8,13 @@ from math import isnan
 from damper.intervals import Interval
 
 
-def number(value: float, measure: str, like: float | None = None) -> str:
-    """A value as the paper writes it: returns by their size, smoothness to three digits.
+def minus(text: str) -> str:
+    """A number's text with a minus sign in the place of a hyphen."""
+    return text.replace("-", "−")
 
-    A spread ``like`` its mean.
-    """
+
+def number(value: float, measure: str, like: float | None = None) -> str:
+    """A value as the paper writes it: returns by their size, a spread by that of its mean."""
     if isnan(value):
         return "–"
     if measure in ("return", "length"):
@@ -43,8 +45,3 @@ def with_bounds(
 ) -> str:
     """A value with its bounds, four digits each, or as ``form`` writes them."""
     return f"{form(value)} [{form(interval.low)}, {form(interval.high)}]"
-
-
-def minus(text: str) -> str:
-    """A number's text with a minus sign in the place of a hyphen."""
-    return text.replace("-", "−")

@@ -45,13 +45,10 @@ def caution(link: str = "") -> str:
     more = f" ([by how much]({link}))" if link else ""
     return (
         f"Each interval has {percent(claim_level(), 1)} confidence. If seeds were normally "
-        "distributed, all claims "
-        "marked *holds* in a column would be true together with 95 % confidence; where the seeds' "
-        "distribution is "
-        f"skewed or some seeds fail, the confidence is lower{more}. With five seeds such an "
-        "interval is about twice as "
-        "wide as at 95 %, and decides an effect of two standard deviations in about one case of "
-        "five. So a lean is no "
+        "distributed, all claims marked *holds* in a column would be true together with 95 % "
+        "confidence; where the seeds' distribution is skewed or some seeds fail, the confidence is "
+        f"lower{more}. With five seeds such an interval is about twice as wide as at 95 %, and "
+        "decides an effect of two standard deviations in about one case of five. So a lean is no "
         "evidence."
     )
 
@@ -67,10 +64,9 @@ def judge_all(main: Sequence[Setup]) -> dict[str, list[Verdict]]:
 
 def decided_table(main: Sequence[Setup]) -> str:
     """The claims that some records decide."""
+    judged = judge_all(main).items()
     shown = {
-        name: column
-        for name, column in judge_all(main).items()
-        if any(verdict.verdict not in UNKNOWN for verdict in column)
+        name: column for name, column in judged if any(v.verdict not in UNKNOWN for v in column)
     }
     rows = []
     for row in zip(*shown.values(), strict=True):
@@ -95,25 +91,17 @@ def claims_table(judged: Mapping[str, Sequence[Verdict]]) -> str:
         [claim.text + _note(claim), *(verdict_text(column[i]) for column in judged.values())]
         for i, claim in enumerate(claims)
     ]
-    return markdown_table(
-        ["claim", *judged], [*rows, ["**all claims**", *map(_tally, judged.values())]]
-    )
-
-
-def _tally(judged: Sequence[Verdict]) -> str:
-    return _counts(verdict.verdict for verdict in judged)
+    tallies = (_counts(verdict.verdict for verdict in column) for column in judged.values())
+    return markdown_table(["claim", *judged], [*rows, ["**all claims**", *tallies]])
 
 
 def verdict_text(verdict: Verdict) -> str:
     """A verdict as the tables show it."""
     if verdict.verdict not in UNKNOWN:
         return f"**{verdict.verdict}**"
-    return verdict.verdict + _so_far(verdict)
-
-
-def _so_far(verdict: Verdict) -> str:
     counts = _counts(check.verdict for check in verdict.known)
-    return f" (so far, of {counted(len(verdict.checks), 'comparison')}: {counts})" if counts else ""
+    of = f"of {counted(len(verdict.checks), 'comparison')}"
+    return verdict.verdict + (f" (so far, {of}: {counts})" if counts else "")
 
 
 def _note(verdict: Verdict) -> str:

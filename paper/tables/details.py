@@ -1,19 +1,18 @@
-"""Tables behind the results page.
-
-Gaps between protocols and settings, distances from the paper, seed by seed.
-"""
+"""Tables behind the results page: gaps between settings, distances from the paper, seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from damper.intervals import Array, Interval, squared_error
+from damper.provenance import digest
 from damper.tables import markdown_table
-from paper.experiments.catalogue import BACKBONES, ETAS
+from paper.experiments.catalogue import ETAS
 from paper.experiments.printed import Printed, printed
 from paper.statistics.cells import COMPARED, MEASURES, Cell, Setup
 from paper.statistics.estimates import (
@@ -32,10 +31,7 @@ PAPER_SEEDS = 5
 
 
 class Distance(NamedTuple):
-    """Of a mean return from the paper's, with its errors by what makes them.
-
-    A variance and its degrees of freedom.
-    """
+    """A mean return less the paper's, and its errors: variances with degrees of freedom."""
 
     mean: float
     value: float
@@ -83,11 +79,9 @@ def late_returns(cell: Cell) -> Array | None:
 def late_return(curve: Mapping[str, Sequence[float | None]]) -> float | None:
     """The mean training return in the last tenth of the steps; None if nothing ended there."""
     steps, returns = curve.get("step", ()), curve.get("return", ())
-    late = [
-        r
-        for s, r in zip(steps, returns, strict=False)
-        if r is not None and s and s > 0.9 * (steps[-1] or 0)
-    ]
+    start = 0.9 * (steps[-1] or 0) if steps else 0
+    pairs = zip(steps, returns, strict=False)
+    late = [value for step, value in pairs if value is not None and step and step > start]
     return sum(late) / len(late) if late else None
 
 
@@ -107,21 +101,12 @@ def beside_paper(setup: Setup) -> Iterator[tuple[Cell, Printed]]:
 
 
 class Gap(NamedTuple):
-    """Two cells' means and medians of one measure, the difference of the means."""
+    """The difference of two cells' means of one measure, as a row in bold if it is ``apart``."""
 
     name: str
     measure: str
-    one: Cell
-    other: Cell
-    difference: str
+    row: list[str]
     apart: bool
-
-    @property
-    def row(self) -> list[str]:
-        """For a table, in bold where the interval excludes zero."""
-        cells = (_with_median(cell, self.measure) for cell in (self.one, self.other))
-        text = f"**{self.difference}**" if self.apart else self.difference
-        return [f"{self.name}, {MEASURES[self.measure]}", *cells, text]
 
 
 def gaps_between(cell: Cell, other: Cell, name: str) -> Iterator[Gap]:
@@ -133,7 +118,12 @@ def gaps_between(cell: Cell, other: Cell, name: str) -> Iterator[Gap]:
         form = partial(number, measure=measure, like=cell.mean(measure))
         text = with_bounds(gap, interval, form) if interval else form(gap)
         apart = interval is not None and interval.excludes_zero
-        yield Gap(name, measure, cell, other, text, apart)
+        means = [
+            number(c.mean(measure), measure) + _below_mean(c, measure, c.mean(measure))
+            for c in (cell, other)
+        ]
+        row = [f"{name}, {MEASURES[measure]}", *means, f"**{text}**" if apart else text]
+        yield Gap(name, measure, row, apart)
 
 
 def protocol_gaps(main: Sequence[Setup]) -> list[Gap]:
@@ -153,11 +143,10 @@ def plain_and_damper(setup: Setup) -> list[Cell]:
     return [cell for cell in setup.published if cell.method in ("plain", "damper")]
 
 
-def _with_median(cell: Cell, measure: str) -> str:
-    """A cell's mean, and below it the median and, where agents hold one action, how many."""
-    mean, middle = cell.mean(measure), median(cell.means(measure))
-    below = (f"median {number(middle, measure, mean)}", cell.constant_note)
-    return number(mean, measure) + "".join(f"<br><small>{line}</small>" for line in below if line)
+def _below_mean(cell: Cell, measure: str, mean: float) -> str:
+    """A cell's median and, where agents hold one action, how many, as lines below the mean."""
+    below = (f"median {number(median(cell.means(measure)), measure, mean)}", cell.constant_note)
+    return "".join(f"<br><small>{line}</small>" for line in below if line)
 
 
 def gaps_table(gaps: Sequence[Gap], left: str, right: str) -> str:
@@ -173,47 +162,34 @@ def protocols_table(main: Sequence[Setup]) -> str:
 
 def sweep_table(main: Sequence[Setup]) -> str:
     """Means with their intervals and medians over η."""
-    rows = [
-        [
-            f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}",
-            *(_with_interval(cell, measure) for cell in cells),
-        ]
-        for setup in main
-        for cells in swept_etas(setup)
-        for measure in COMPARED
-    ]
+    rows = []
+    for setup in main:
+        for cells in swept_etas(setup):
+            for measure in COMPARED:
+                place = f"`{setup.protocol}` {cells[0].place}, {MEASURES[measure]}"
+                rows.append([place, *(_with_interval(cell, measure) for cell in cells)])
     return markdown_table(["cell", *(f"η = {eta:g}" for eta in ETAS)], rows)
 
 
 def _with_interval(cell: Cell, measure: str) -> str:
-    means = cell.means(measure)
-    below = (f"median {number(median(means), measure, cell.mean(measure))}", cell.constant_note)
-    text = with_interval(cell.mean(measure), mean_interval(means), measure)
-    return text + "".join(f"<br><small>{line}</small>" for line in below if line)
+    mean, interval = cell.mean(measure), mean_interval(cell.means(measure))
+    return with_interval(mean, interval, measure) + _below_mean(cell, measure, mean)
 
 
 def precision_gaps(every_setup: Sequence[Setup]) -> list[Gap]:
     """Setups that differ in TF32 alone."""
     gaps: list[Gap] = []
-    for a in every_setup:
-        for b in every_setup:
-            first, other = (
-                (s.protocol, s.deviations, s.backend, s.episodes, {**s.numerics, "tf32": True})
-                for s in (a, b)
-            )
-            versions = [
-                {**a.physics, **b.physics},
-                {**b.physics, **a.physics},
-            ]  # alike unless both have a simulator's
-            if (
-                first != other
-                or versions[0] != versions[1]
-                or a.numerics["tf32"] <= b.numerics["tf32"]
-            ):
-                continue
-            for cell in b.published:
-                twin = a.find(cell.backbone, cell.task, cell.method)
-                gaps += gaps_between(twin, cell, f"`{a.protocol}` {cell.name}") if twin else []
+    for a, b in product(every_setup, every_setup):
+        first, other = (
+            (s.protocol, s.deviations, s.backend, s.episodes, {**s.numerics, "tf32": True})
+            for s in (a, b)
+        )
+        same_physics = {**a.physics, **b.physics} == {**b.physics, **a.physics}
+        if first != other or not same_physics or a.numerics["tf32"] <= b.numerics["tf32"]:
+            continue
+        for cell in b.published:
+            twin = a.find(cell.backbone, cell.task, cell.method)
+            gaps += gaps_between(twin, cell, f"`{a.protocol}` {cell.name}") if twin else []
     return gaps
 
 
@@ -221,18 +197,13 @@ def unit_gaps(every_setup: Sequence[Setup]) -> list[Gap]:
     """Cells that differ in the units of the temporal loss alone."""
     gaps: list[Gap] = []
     for setup in every_setup:
+        twins = {(c.place, c.method, digest(c.settings)): c for c in setup.cells}
         for cell in setup.cells:
-            if cell.settings.get("units") == "environment":
-                others = {name: value for name, value in cell.settings.items() if name != "units"}
-                for twin in setup.cells:
-                    if (twin.place, twin.method, twin.settings) == (
-                        cell.place,
-                        cell.method,
-                        others,
-                    ):
-                        gaps += gaps_between(
-                            cell, twin, f"`{setup.protocol}` {cell.place} {twin.label}"
-                        )
+            others = {name: value for name, value in cell.settings.items() if name != "units"}
+            twin = twins.get((cell.place, cell.method, digest(others)))
+            if twin and cell.settings.get("units") == "environment":
+                name = f"`{setup.protocol}` {cell.place} {twin.label}"
+                gaps += gaps_between(cell, twin, name)
     return gaps
 
 
@@ -247,12 +218,9 @@ def returns_table(main: Sequence[Setup]) -> str:
 def _row(cell: Cell, theirs: Printed, main: Sequence[Setup]) -> list[str]:
     distance, late = distance_from_paper(cell), late_returns(cell)
     text = partial(number, measure="return", like=cell.mean("return"))
-    etas = main[0].etas(cell.task, cell.backbone).items()
-    swept = [
-        swept_cell.mean("return")
-        for eta, swept_cell in etas
-        if eta != cell.settings["eta"] and len(swept_cell.means("return"))
-    ]
+    etas = main[0].etas(cell.task, cell.backbone)
+    etas.pop(cell.settings["eta"], None)
+    swept = [other.mean("return") for other in etas.values() if len(other.means("return"))]
     return [
         "<br>".join(filter(None, (cell.place, cell.constant_note))),
         text(cell.mean("return")),
@@ -301,17 +269,11 @@ def late_table(main: Sequence[Setup]) -> str:
             if trained is None:
                 continue
             evaluated = cell.means("return")
-            scale = float(np.abs(evaluated).max())
-            seeds = (
-                "; ".join(number(float(v), "return", scale) for v in values)
+            text = partial(number, measure="return", like=float(np.abs(evaluated).max()))
+            entries = [
+                f"{text(float(values.mean()))} ({'; '.join(map(text, values))})"
                 for values in (evaluated, trained)
-            )
-            means = (
-                number(float(values.mean()), "return", scale) for values in (evaluated, trained)
-            )
-            entries = (
-                f"{mean} ({each_seed})" for mean, each_seed in zip(means, seeds, strict=True)
-            )
+            ]
             rows.append([f"`{setup.protocol}` {cell.name}", *entries])
     header = ["cell", "evaluated: mean (each seed)", "end of training: mean (each seed)"]
     return markdown_table(header, rows)
@@ -319,15 +281,9 @@ def late_table(main: Sequence[Setup]) -> str:
 
 def code_list(main: Sequence[Setup]) -> str:
     """The code that made each cell."""
-    lines = [
-        f"- `{setup.protocol}`, {cells[0].place}: {code_versions(cells)}"
-        for setup in main
-        for backbone in BACKBONES
-        for task in setup.tasks(backbone)
-        if (
-            cells := [
-                cell for cell in setup.cells if (cell.backbone, cell.task) == (backbone, task)
-            ]
-        )
-    ]
+    lines = []
+    for setup in main:
+        for place in dict.fromkeys(cell.place for cell in setup.cells):
+            cells = [cell for cell in setup.cells if cell.place == place]
+            lines.append(f"- `{setup.protocol}`, {place}: {code_versions(cells)}")
     return "\n".join(lines) + "\n"

@@ -9,12 +9,9 @@ from paper.tables.result_tables import Entry, Table
 
 
 def markdown_results(table: Table) -> str:
-    """A results table in Markdown.
-
-    Mean (over seeds; pooled), median and every seed, the paper's mean (spread).
-    """
+    """A results table in Markdown: mean (spreads), median and every seed, the paper's mean."""
     rows = [
-        [name, *(_markdown_entry(entry, table.measure) for entry in entries)]
+        [name, *(_markdown_entry(e, table.measure) for e in entries)]
         for name, entries in table.rows
     ]
     return f"**{table.caption}**\n\n" + markdown_table(["method", *table.columns], rows)
@@ -25,9 +22,8 @@ def _markdown_entry(entry: Entry, measure: str) -> str:
     if entry.ours:
         mean, spread = _numbers(entry, measure)
         lines.append(f"{f'**{mean}**' if entry.best else mean} {spread}{_seeds(entry)}".strip())
-        lines += [
-            f"<small>{note}</small>" for note in (_each(entry, measure), entry.constant) if note
-        ]
+        notes = (_each(entry, measure), entry.constant)
+        lines += [f"<small>{note}</small>" for note in notes if note]
     if entry.paper:
         spread = number(entry.paper.std, measure, entry.paper.mean)
         lines.append(f"<small>paper {number(entry.paper.mean, measure)} ({spread})</small>")
@@ -37,23 +33,18 @@ def _markdown_entry(entry: Entry, measure: str) -> str:
 def _numbers(entry: Entry, measure: str) -> tuple[str, str]:
     """Mean, and both spreads in brackets."""
     assert entry.ours is not None
-    spreads = [
-        number(s, measure, entry.ours.mean)
-        for s in (entry.ours.over_seeds, entry.ours.pooled)
-        if s is not None
-    ]
-    return number(entry.ours.mean, measure), f"({'; '.join(spreads)})" if spreads else ""
+    mean, spreads = entry.ours.mean, (entry.ours.over_seeds, entry.ours.pooled)
+    texts = [number(spread, measure, mean) for spread in spreads if spread is not None]
+    return number(mean, measure), f"({'; '.join(texts)})" if texts else ""
 
 
 def _each(entry: Entry, measure: str) -> str:
     """Median and the value of every seed: one seed can carry a mean."""
     assert entry.ours is not None
-    each = [number(value, measure, entry.ours.mean) for value in entry.ours.values]
-    return (
-        f"median {number(entry.ours.median, measure, entry.ours.mean)} of {', '.join(each)}"
-        if len(each) > 1
-        else ""
+    middle, *each = (
+        number(value, measure, entry.ours.mean) for value in (entry.ours.median, *entry.ours.values)
     )
+    return f"median {middle} of {', '.join(each)}" if len(each) > 1 else ""
 
 
 def _seeds(entry: Entry) -> str:
@@ -64,14 +55,8 @@ def _seeds(entry: Entry) -> str:
     return f" {' '.join(notes)}" if notes else ""
 
 
-_ESCAPES = {
-    "−": "$-$",
-    "×": r"$\times$",
-    "η": r"$\eta$",
-    "λ": r"$\lambda$",
-    "Δ": r"$\Delta$",
-    "†": r"\textdagger{}",
-}
+_ESCAPES = {"η": r"$\eta$", "λ": r"$\lambda$", "Δ": r"$\Delta$"}
+_ESCAPES |= {"−": "$-$", "×": r"$\times$", "†": r"\textdagger{}"}
 _ESCAPES |= {character: f"\\{character}" for character in "%&#_"}
 
 
@@ -85,12 +70,9 @@ def latex_results(table: Table) -> str:
     spreads = "Mean (standard deviation over seeds; over all episodes)"
     caption = rf"\caption{{{latex(table.caption)}. {spreads}.}}"
     lines = [r"\begin{table}[t]", caption, rf"\label{{tab:{table.name}}}", r"\centering"]
+    header = " & ".join(["Method", *map(latex, table.columns)]) + r" \\"
     lines += [rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}"]
-    lines += [
-        r"\toprule",
-        " & ".join(["Method", *(latex(column) for column in table.columns)]) + r" \\",
-        r"\midrule",
-    ]
+    lines += [r"\toprule", header, r"\midrule"]
     for name, entries in table.rows:
         cells = [_latex_entry(entry, table.measure) for entry in entries]
         lines.append(" & ".join([latex(name), *cells]) + r" \\")
@@ -102,7 +84,6 @@ def _latex_entry(entry: Entry, measure: str) -> str:
         return "--"
     mean, spread = _numbers(entry, measure)
     shown = rf"\textbf{{{latex(mean)}}}" if entry.best else latex(mean)
-    notes = "".join(
-        rf"\\{{\scriptsize {latex(note)}}}" for note in (spread, entry.constant) if note
-    )
+    below = [note for note in (spread, entry.constant) if note]
+    notes = "".join(rf"\\{{\scriptsize {latex(note)}}}" for note in below)
     return rf"\shortstack{{{shown}{latex(_seeds(entry))}{notes}}}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from damper.provenance import digest
@@ -19,42 +19,24 @@ TOGETHER = "**all together**"
 
 
 def missing_table(every_setup: Sequence[Setup]) -> str:
-    """Per protocol and experiment.
-
-    Agents on record, those missing by task, and their time on one machine.
-    """
+    """Agents on record and missing, per protocol and experiment, with their time on one machine."""
     records = [record for setup in every_setup for cell in setup.cells for record in cell.records]
-    machines = Counter(
-        (r.hardware["gpu"], r.hardware["cores"]) for r in records if r.hardware.get("gpu")
-    )
+    machines = Counter(r.hardware["cores"] for r in records if r.hardware.get("gpu"))
     if not machines:
         return "No record is from a GPU yet, so no time can be estimated.\n"
-    ((_, cores), _), rows = machines.most_common(1)[0], []
+    (cores, _), rows = machines.most_common(1)[0], []
     for setup in main_setups(every_setup):
-        there = {
-            _identity_without_physics(record.identity)
-            for cell in setup.cells
-            for record in cell.records
-        }
+        there = {_in_setup(record.identity) for cell in setup.cells for record in cell.records}
         for name, agents in _experiments(setup):
-            left = [
-                agent for agent in agents if _identity_without_physics(agent.identity) not in there
-            ]
+            left = [agent for agent in agents if _in_setup(agent.identity) not in there]
             if left:
                 jobs = pack(left)
-                at_once = fitting_workers(jobs, cores)
-                seconds, no_speed = estimate(jobs, records, at_once)
+                seconds, no_speed = estimate(jobs, records, fitting_workers(jobs, cores))
                 tasks = Counter(agent.identity["task"] for agent in left)
-                task_counts = ", ".join(f"{task} {count}" for task, count in tasks.items())
+                missing = ", ".join(f"{task} {count}" for task, count in tasks.items())
                 time = "≥ " * bool(no_speed) + duration(seconds)
-                rows.append(
-                    [
-                        f"`{setup.protocol}` {name}",
-                        f"{len(agents) - len(left)} of {len(agents)}",
-                        task_counts,
-                        time,
-                    ]
-                )
+                done = f"{len(agents) - len(left)} of {len(agents)}"
+                rows.append([f"`{setup.protocol}` {name}", done, missing, time])
     header = ["experiment", "on record", "agents missing", "time left"]
     return markdown_table(header, rows) if rows else "Nothing.\n"
 
@@ -74,9 +56,7 @@ def _experiments(setup: Setup) -> Iterator[tuple[str, list[AgentSpec]]]:
     yield TOGETHER, list(every.values())
 
 
-def _identity_without_physics(identity: Mapping[str, Any]) -> Hashable:
+def _in_setup(identity: Mapping[str, Any]) -> str:
     """An agent among those of one setup."""
-    return (
-        *(identity[name] for name in ("backbone", "task", "method", "seed")),
-        digest(identity["method_settings"]),
-    )
+    names = ("backbone", "task", "method", "seed", "method_settings")
+    return digest([identity[name] for name in names])

@@ -1,7 +1,4 @@
-"""PPO's records, which ``runners/sb3_ppo.py`` makes.
-
-A table and two panels of a picture per environment.
-"""
+"""A table and two panels of a picture per environment from PPO's records."""
 
 from __future__ import annotations
 
@@ -40,15 +37,14 @@ def read_ppo(results: Path) -> Runs:
         group = f"{record['env']}, minibatches of {size:,}" if size else record["env"]
         runs.setdefault(group, {}).setdefault(record["label"], []).append(record)
     order = ("plain", "CAPS", "DAMPER 0", "DAMPER 0.5", "DAMPER 1")
-    return {
-        env: {
-            label: sorted(runs[env][label], key=lambda record: record["seed"])
-            for label in sorted(
-                runs[env], key=lambda label: (order.index(label) if label in order else 9, label)
-            )
+    sorted_runs: Runs = {}
+    for env in sorted(sorted(runs), key=lambda group: group.partition(",")[0], reverse=True):
+        labels = [label for label in order if label in runs[env]]
+        labels += sorted(set(runs[env]) - set(order))
+        sorted_runs[env] = {
+            label: sorted(runs[env][label], key=lambda record: record["seed"]) for label in labels
         }
-        for env in sorted(sorted(runs), key=lambda group: group.partition(",")[0], reverse=True)
-    }
+    return sorted_runs
 
 
 def _title(label: str) -> str:
@@ -62,10 +58,7 @@ def ppo_tables(runs: Runs) -> str:
     parts = [_settings_table(runs)] if runs else []
     for env, labels in runs.items():
         header = ["method", *(MEASURES[measure] for measure in COMPARED), "return minus plain's"]
-        rows = [
-            [_title(label), *_measures(labels, label), *_gradients(labels[label])]
-            for label in labels
-        ]
+        rows = [[_title(m), *_measures(labels, m), *_gradients(labels[m])] for m in labels]
         parts += [f"## {env}\n", markdown_table([*header, *GRADIENT_TITLES], rows)]
     return "\n".join(parts)
 
@@ -79,17 +72,11 @@ def _settings_table(runs: Runs) -> str:
         settings = {"n_envs": first["n_envs"], **first["ppo"]}
         shown = [f"`{name}={value!r}`" for name, value in settings.items() if name != "device"]
         shown += ["`VecNormalize`"] if first["vec_normalize"] else []
-        rows.append(
-            [
-                env,
-                f"{first['steps']:,}",
-                str(max(map(len, labels.values()))),
-                str(len(first["evaluation_seeds"])),
-                "EnvPool" if first["backend"] == "envpool" else "Gymnasium",
-                ", ".join(shown),
-                ", ".join(sorted({record["source"][:10] for record in records})),
-            ]
-        )
+        seeds = str(max(map(len, labels.values())))
+        simulator = "EnvPool" if first["backend"] == "envpool" else "Gymnasium"
+        code = ", ".join(sorted({record["source"][:10] for record in records}))
+        row = [env, f"{first['steps']:,}", seeds, str(len(first["evaluation_seeds"]))]
+        rows.append([*row, simulator, ", ".join(shown), code])
     header = ["environment", "steps", "seeds", "episodes", "simulator", "settings", "code"]
     return markdown_table(header, rows)
 
@@ -101,10 +88,7 @@ def _means(records: Sequence[Mapping[str, Any]], measure: str) -> NDArray[np.flo
 
 def _measures(labels: Mapping[str, Sequence[Mapping[str, Any]]], label: str) -> list[str]:
     seeds = {measure: _means(labels[label], measure) for measure in COMPARED}
-    texts = [
-        with_interval(values.mean(), mean_interval(values), measure)
-        for measure, values in seeds.items()
-    ]
+    texts = [with_interval(v.mean(), mean_interval(v), measure) for measure, v in seeds.items()]
     if label == "plain" or "plain" not in labels:
         return [*texts, ""]
     gap, interval = difference(seeds["return"], _means(labels["plain"], "return"))
@@ -116,18 +100,15 @@ def _gradients(records: Sequence[Mapping[str, Any]]) -> list[str]:
     texts = []
     for name in GRADIENTS:
         values = [v for record in records for v in record["curve"][name] if v is not None]
-        mean = float(np.mean(values)) if values else None
-        texts.append(
-            "" if mean is None else percent(mean) if name == "conflict" else four_digits(mean)
-        )
+        form = percent if name == "conflict" else four_digits
+        texts.append(form(float(np.mean(values))) if values else "")
     return texts
 
 
 def draw_ppo(runs: Runs, folder: Path, formats: Sequence[str]) -> list[Path]:
     """``ppo`` in each format; nothing where there are no runs."""
-    return draw_all(
-        {"ppo": partial(_draw, runs)} if runs else {}, folder, formats, {"font.size": 9}
-    )
+    figures = {"ppo": partial(_draw, runs)} if runs else {}
+    return draw_all(figures, folder, formats, {"font.size": 9})
 
 
 def _draw(runs: Runs, figure: Figure) -> None:
@@ -139,9 +120,8 @@ def _draw(runs: Runs, figure: Figure) -> None:
             records, strong = labels[label], style.colour == look("damper").colour
             seen = np.array([record["curve"]["return"] for record in records], np.float64)
             values = np.array([seen.mean(0), seen.min(0), seen.max(0)])
-            draw_curve(
-                left, records[0]["curve"]["steps"], values, style, _title(label), True, strong
-            )
+            steps = records[0]["curve"]["steps"]
+            draw_curve(left, steps, values, style, _title(label), True, strong)
             points = _means(records, "sm"), _means(records, "return")
             right.plot(*points, style.marker, color=style.colour, label=_title(label), alpha=0.8)
         left.set(title=env, xlabel="environment steps", ylabel="return (with exploration)")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from damper.intervals import relative_change
+from damper.intervals import Interval, relative_change
 from damper.metrics import NEVER_NEGATIVE, SMOOTHNESS
 from damper.provenance import digest
 from damper.tasks import PAPER_TASKS
@@ -54,7 +54,7 @@ class Table(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a table: a method at its published settings, or with some of them changed."""
+    """A method at its published settings, or with some of them changed."""
 
     label: str
     method: str
@@ -79,28 +79,23 @@ def main_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[Tabl
 
 def best_cells(setup: Setup) -> dict[str, list[Cell]]:
     """By measure, the cells that the main tables mark as the best of a column."""
-    columns = [
-        [
-            setup.find(backbone, task, row.method, **row.changed)
-            for row in _main_rows(setup, backbone)
-        ]
-        for backbone in BACKBONES
-        for task in setup.tasks(backbone)
-    ]
-    return {
-        measure: [cell for column in columns for cell in best_of(column, measure)]
-        for measure in MEASURES
-    }
+    best: dict[str, list[Cell]] = {measure: [] for measure in MEASURES}
+    for backbone in BACKBONES:
+        rows = _main_rows(setup, backbone)
+        for task in setup.tasks(backbone):
+            column = [setup.find(backbone, task, row.method, **row.changed) for row in rows]
+            for measure in MEASURES:
+                best[measure] += best_of(column, measure)
+    return best
 
 
 def _main_rows(setup: Setup, backbone: str) -> list[Row]:
     """The paper's methods, DAMPER with one η, and other methods at their published settings."""
-    found = {cell.method for cell in setup.published if cell.backbone == backbone}
-    methods = [m for m in TABLE_METHODS if m in found]
-    rows = [Row(title(method, backbone), method) for method in methods]
+    methods = {cell.method for cell in setup.published if cell.backbone == backbone}
+    rows = [Row(title(method, backbone), method) for method in TABLE_METHODS if method in methods]
     if set(setup.tasks(backbone)) & set(PAPER_TASKS):  # for others the paper has chosen no η
         rows.append(Row(ONE_ETA_LABEL, "damper", {"eta": ONE_ETA}))
-    others = sorted(found - {*TABLE_METHODS, *ABLATION, "scalarization"})
+    others = sorted(methods - {*TABLE_METHODS, *ABLATION, "scalarization"})
     return [*rows, *(Row(title(method, backbone), method) for method in others)]
 
 
@@ -108,16 +103,16 @@ def ablation_tables(setup: Setup, backbones: Sequence[str] = BACKBONES) -> list[
     """The projection ablation and the PEGrad-based baseline."""
     tables = []
     for backbone in backbones:
-        cells = {
-            task: [m for m in ABLATION if setup.find(backbone, task, m)]
+        there = {
+            task: {m for m in ABLATION if setup.find(backbone, task, m)}
             for task in setup.tasks(backbone)
         }
-        tasks = [task for task, methods in cells.items() if set(methods) - {"damper"}]
-        methods = [m for m in ABLATION if any(m in cells[task] for task in tasks)]
+        tasks = [task for task, methods in there.items() if methods - {"damper"}]
+        methods = [m for m in ABLATION if any(m in there[task] for task in tasks)]
+        rows = [Row(title(method, backbone), method) for method in methods]
         for measure in ("return", "sm") if tasks else ():
             caption = f"{backbone.upper()}, how the gradients are combined: {MEASURES[measure]}"
             name = f"{backbone}-ablation-{measure}"
-            rows = [Row(title(method, backbone), method) for method in methods]
             tables.append(_table(setup, name, caption, backbone, measure, rows, tasks))
     return tables
 
@@ -131,45 +126,32 @@ def _table(
     rows: Sequence[Row],
     tasks: Sequence[str],
 ) -> Table:
-    cells = {
-        (row.label, t): setup.find(backbone, t, row.method, **row.changed)
-        for row in rows
-        for t in tasks
-    }
-    best = {task: best_of([cells[row.label, task] for row in rows], measure) for task in tasks}
-    filled = []
-    for row in rows:
-        entries = [
-            entry(cells[row.label, task], measure, backbone, row, task, best[task])
-            for task in tasks
-        ]
-        if any(e.ours for e in entries):
-            filled.append((row.label, entries))
-    return Table(name, caption, measure, list(tasks), filled)
+    filled: dict[str, list[Entry]] = {row.label: [] for row in rows}
+    for task in tasks:
+        column = [setup.find(backbone, task, row.method, **row.changed) for row in rows]
+        best = best_of(column, measure)
+        for row, cell in zip(rows, column, strict=True):
+            filled[row.label].append(_entry(cell, measure, backbone, row, task, best))
+    shown = [(label, entries) for label, entries in filled.items() if any(e.ours for e in entries)]
+    return Table(name, caption, measure, list(tasks), shown)
 
 
-def entry(
+def _entry(
     cell: Cell | None, measure: str, backbone: str, row: Row, task: str, best: Sequence[Cell]
 ) -> Entry:
     """A cell's numbers beside the paper's, which stand where its settings are the row's."""
     settings = published_settings(row.method, task, backbone)
-    theirs = (
-        printed(backbone, row.method, task, measure)
-        if {**settings, **row.changed} == settings
-        else None
-    )
+    is_published = {**settings, **row.changed} == settings
+    theirs = printed(backbone, row.method, task, measure) if is_published else None
     if cell is None:
         return Entry(None, theirs)
     return Entry(cell.summary(measure), theirs, cell in best, bool(cell.frozen), cell.constant_note)
 
 
 def best_of(cells: Sequence[Cell | None], measure: str) -> list[Cell]:
-    """The cells with the highest mean return or the lowest mean of another measure.
+    """The cells with the best mean, of those with enough seeds; what prints alike is a tie.
 
-    What prints alike is a tie.
-
-    Of cells with the seeds that a claim needs; the smoothness of one constant action is never the
-    best. An episode's length has no best, and neither has a single cell.
+    The smoothness of one constant action is never the best, and an episode's length has no best.
     """
     enough = (cell for cell in cells if cell is not None and len(cell.means(measure)) >= MIN_SEEDS)
     counted = {id(cell): cell for cell in enough if measure not in SMOOTHNESS or not cell.constant}
@@ -189,19 +171,14 @@ _UNCLEAN = {
 
 
 def code_versions(cells: Iterable[Cell]) -> str:
-    """Which versions of the code made the agents of some cells.
-
-    Several, or one nobody can look up, are flagged.
-    """
+    """The versions of the code that made some cells' agents; mixed or unclean ones are flagged."""
     versions = Counter(record.code for cell in cells for record in cell.records)
-    named = ", ".join(
-        f"{version} ({counted(count, 'agent')})" for version, count in versions.most_common()
-    )
+    counts = [f"{version} ({counted(n, 'agent')})" for version, n in versions.most_common()]
     flags = [f"a mixture of {len(versions)} versions"] if len(versions) > 1 else []
     for word, flag in _UNCLEAN.items():
         if count := sum(count for version, count in versions.items() if word in version):
             flags.append(f"{counted(count, 'agent')} {flag}")
-    return named + (f". ⚠ {', '.join(flags)}" if flags else "")
+    return ", ".join(counts) + (f". ⚠ {', '.join(flags)}" if flags else "")
 
 
 def sweep_rows(setup: Setup) -> list[list[str]]:
@@ -211,24 +188,13 @@ def sweep_rows(setup: Setup) -> list[list[str]]:
         cells = setup.sweep(task)
         if not cells:
             continue
-        best = smoothest(cells)
-        ours, theirs = (
-            setup.find("td3", task, "damper"),
-            paper()["scalarization_td3_lowest_sm"][task],
-        )
-        rows.append(
-            [
-                task,
-                f"{best:g} ({len(cells)} of {len(WEIGHTS)})",
-                number(cells[best].mean("return"), "return"),
-                _smoothness(cells[best]),
-                number(ours.mean("return"), "return") if ours else "",
-                _smoothness(ours),
-                f"{theirs['lambda']:g}",
-                number(theirs["re"], "return") if "re" in theirs else "",
-                number(theirs["sm"], "sm"),
-            ]
-        )
+        weight = smoothest(cells)
+        row = [task, f"{weight:g} ({len(cells)} of {len(WEIGHTS)})"]
+        for cell in (cells[weight], setup.find("td3", task, "damper")):
+            row += [number(cell.mean("return"), "return") if cell else "", _smoothness(cell)]
+        theirs = paper()["scalarization_td3_lowest_sm"][task]
+        their_return = number(theirs["re"], "return") if "re" in theirs else ""
+        rows.append([*row, f"{theirs['lambda']:g}", their_return, number(theirs["sm"], "sm")])
     return rows
 
 
@@ -238,10 +204,8 @@ SWEEP_HEADER += ["paper's λ", "paper's return", "paper's sm"]
 
 def eta_rows(setup: Setup) -> list[list[str]]:
     """Mean sm of each η, per task."""
-    return [
-        [task, *(_smoothness(cells.get(eta)) for eta in ETAS)]
-        for task, cells in _swept_etas(setup).items()
-    ]
+    swept = _swept_etas(setup).items()
+    return [[task, *(_smoothness(cells.get(eta)) for eta in ETAS)] for task, cells in swept]
 
 
 def _swept_etas(setup: Setup) -> dict[str, dict[float, Cell]]:
@@ -255,21 +219,12 @@ def other_rows(setup: Setup) -> list[list[str]]:
     for cell in setup.cells:
         if id(cell) not in shown:
             code = cell.records[0].identity.get("custom_code")
-            code_notes = [f"code {digest(code)[:8]}"] if code else []
-            words = ", ".join(
-                [*(f"{name}={value}" for name, value in cell.settings.items()), *code_notes]
-            )
+            settings = [f"{name}={value}" for name, value in cell.settings.items()]
+            settings += [f"code {digest(code)[:8]}"] if code else []
             means = [with_interval(cell.mean(m), mean_interval(cell.means(m)), m) for m in COMPARED]
             place = "<br>".join(filter(None, (cell.place, cell.constant_note)))
-            rows.append(
-                [
-                    place,
-                    title(cell.method, cell.backbone),
-                    words or "–",
-                    str(len(cell.seeds)),
-                    *means,
-                ]
-            )
+            method, seeds = title(cell.method, cell.backbone), str(len(cell.seeds))
+            rows.append([place, method, ", ".join(settings) or "–", seeds, *means])
     return rows
 
 
@@ -296,10 +251,7 @@ def _smoothness(cell: Cell | None) -> str:
 
 
 class Aggregate(NamedTuple):
-    """DAMPER against one method over the tasks both have, and that method against plain.
-
-    Value and interval of each.
-    """
+    """DAMPER against a method over the tasks both have, and that method's change from plain."""
 
     backbone: str
     measure: str
@@ -312,10 +264,7 @@ class Aggregate(NamedTuple):
 
 @functools.cache
 def aggregates(setup: Setup) -> list[Aggregate]:
-    """Probability that a seed of DAMPER beats one of each method.
-
-    Over the tasks on which both have several seeds: from one seed there is no probability.
-    """
+    """DAMPER against each method over the tasks on which both have several seeds."""
     out = []
     for backbone in BACKBONES:
         for measure in COMPARED:
@@ -325,16 +274,21 @@ def aggregates(setup: Setup) -> list[Aggregate]:
                 shared = [t for t in scores[method] if t in scores["damper"]]
                 if not shared:
                     continue
-                ours = {t: sign * scores["damper"][t] for t in shared}
-                theirs = {t: sign * scores[method][t] for t in shared}
-                better = probability_of_improvement(ours, theirs) if method != "damper" else None
-                improvement = (better[0], *better[1]) if better else None
+                improvement = None
+                if method != "damper":
+                    ours = {task: sign * scores["damper"][task] for task in shared}
+                    theirs = {task: sign * scores[method][task] for task in shared}
+                    improvement = _flat(probability_of_improvement(ours, theirs))
                 change = _change(scores[method], scores["plain"], measure)
                 tasks = len(scores[method].keys() & scores["plain"].keys())
-                out.append(
-                    Aggregate(backbone, measure, method, len(shared), improvement, change, tasks)
-                )
+                which = (backbone, measure, method)
+                out.append(Aggregate(*which, len(shared), improvement, change, tasks))
     return out
+
+
+def _flat(estimate: tuple[float, Interval | None] | None) -> tuple[float, float, float] | None:
+    """A value with its bounds, None without them."""
+    return (estimate[0], *estimate[1]) if estimate and estimate[1] else None
 
 
 def _change(
@@ -344,17 +298,17 @@ def _change(
     if not shared or ours is plain:
         return None
     both = {t: ours[t] for t in shared}, {t: plain[t] for t in shared}
-    value, bounds = relative_change(*both, never_negative=measure in NEVER_NEGATIVE)
-    return (value, *bounds) if bounds else None
+    return _flat(relative_change(*both, never_negative=measure in NEVER_NEGATIVE))
 
 
 def _by_task(setup: Setup, backbone: str, method: str, measure: str) -> dict[str, np.ndarray]:
-    cells = {task: setup.find(backbone, task, method) for task in setup.tasks(backbone)}
-    counted = {
-        t: c for t, c in cells.items() if c and not (measure in SMOOTHNESS and c.mostly_constant)
-    }
-    found = {task: cell.means(measure) for task, cell in counted.items()}
-    return {task: means for task, means in found.items() if len(means) > 1}
+    """A method's seeds on the tasks where it has several that count."""
+    scores = {}
+    for task in setup.tasks(backbone):
+        cell = setup.find(backbone, task, method)
+        if cell and not (measure in SMOOTHNESS and cell.mostly_constant):
+            scores[task] = cell.means(measure)
+    return {task: means for task, means in scores.items() if len(means) > 1}
 
 
 class CostTable(NamedTuple):
@@ -365,10 +319,7 @@ class CostTable(NamedTuple):
 
 
 def cost_tables(timings: Sequence[Timing]) -> list[CostTable]:
-    """One table per machine and way of running.
-
-    Milliseconds, times plain with its spread, the paper's.
-    """
+    """Tables by machine and way of running: milliseconds, times plain, the paper's."""
     places: dict[str, list[Timing]] = {}
     for timing in timings:
         places.setdefault(timing.setting, []).append(timing)
@@ -381,20 +332,16 @@ def _cost_table(timings: Sequence[Timing]) -> CostTable:
     for name, theirs in paper()["update_time_ms"].items():
         row = [name]
         for backbone in BACKBONES:
-            method_timings, plain = (
-                times.get((backbone, method)) for method in (paper()["method_ids"][name], "plain")
-            )
-            row += [
-                f"{method_timings.milliseconds:.3g}" if method_timings else "",
-                _times_plain(method_timings, plain) if method_timings and plain else "",
-            ]
+            ours = times.get((backbone, paper()["method_ids"][name]))
+            plain = times.get((backbone, "plain"))
+            row.append(f"{ours.milliseconds:.3g}" if ours else "")
+            row.append(_times_plain(ours, plain) if ours and plain else "")
             row += [f"{theirs[backbone]['ms']:.2f}", f"{theirs[backbone]['ratio']:.2f}"]
         rows.append(row)
     commits = sorted({timing.source or f"commit {str(timing.commit)[:10]}" for timing in timings})
     first = timings[0]
-    return CostTable(
-        f"{first.machine}; {first.task}, batch {first.batch_size}; code {', '.join(commits)}", rows
-    )
+    how = f"{first.task}, batch {first.batch_size}"
+    return CostTable(f"{first.machine}; {how}; code {', '.join(commits)}", rows)
 
 
 def _times_plain(timing: Timing, plain: Timing) -> str:
@@ -405,11 +352,8 @@ def _times_plain(timing: Timing, plain: Timing) -> str:
     return f"{middle:.2f} [{low:.2f}, {high:.2f}]" if timing is not plain else "1.00"
 
 
-COST_HEADER = ["method"] + [
-    f"{b} {column}"
-    for b in ("TD3", "SAC")
-    for column in ("ms", "× plain", "paper ms", "paper × plain")
-]
+_COSTS = ("ms", "× plain", "paper ms", "paper × plain")
+COST_HEADER = ["method", *(f"{backbone} {cost}" for backbone in ("TD3", "SAC") for cost in _COSTS)]
 
 
 def speed_rows(setup: Setup) -> list[list[str]]:
@@ -417,16 +361,10 @@ def speed_rows(setup: Setup) -> list[list[str]]:
     rows: dict[tuple[str, ...], list[float]] = {}
     for cell in setup.cells:
         for record in cell.records:
-            speed = record.run.get("steps_per_second")
-            if speed:
+            if speed := record.run.get("steps_per_second"):
                 machine = str(record.hardware.get("gpu", record.hardware.get("cpu", "")))
-                key = (
-                    cell.task,
-                    cell.backbone.upper(),
-                    title(cell.method),
-                    str(record.run["agents"]),
-                    machine,
-                )
+                size, names = str(record.run["agents"]), (cell.task, cell.backbone.upper())
+                key = (*names, title(cell.method), size, machine)
                 rows.setdefault(key, []).append(float(speed))
     return [[*key, f"{np.median(speeds):,.0f}"] for key, speeds in rows.items()]
 

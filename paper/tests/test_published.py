@@ -13,13 +13,13 @@ import pytest
 
 import damper
 from damper.errors import DamperError
+from damper.intervals import LOWER, change_of_mean
 from paper.claims.comparisons import VERDICTS, claim_level
 from paper.experiments.catalogue import EXPERIMENTS
 from paper.experiments.store import Store
 from paper.pages.build import PAGES, page_texts, write_report
 from paper.pages.marked import MARKED, has_place, insert
-from paper.statistics.cells import main_setups, setups
-from paper.statistics.change import change
+from paper.statistics.cells import change, main_setups, setups
 from paper.statistics.estimates import difference
 from paper.statistics.numbers import number, with_bounds
 from paper.tables.ppo import read_ppo
@@ -51,13 +51,14 @@ def test_the_published_report_is_that_of_the_records(fresh: Path, name: str) -> 
 def test_the_marked_places_hold_what_the_records_say() -> None:
     results = ROOT / "results"
     texts = page_texts(setups(Store(results)), read_ppo(results))
-    stand = {
-        match[2]: match[0] for page in PAGES for match in MARKED.finditer((ROOT / page).read_text())
-    }
-    assert stand.keys() == texts.keys()
-    assert [name for name, text in texts.items() if f"\n\n{text}\n" not in stand[name]] == [], (
-        "run python -m paper report"
-    )
+    places = [
+        (page, match) for page in PAGES for match in MARKED.finditer((ROOT / page).read_text())
+    ]
+    assert {match[2] for _, match in places} == texts.keys()
+    stale = [
+        (page, match[2]) for page, match in places if f"\n\n{texts[match[2]]}\n" not in match[0]
+    ]
+    assert stale == [], "run python -m paper report"
 
 
 def test_a_place_is_filled_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
@@ -111,6 +112,28 @@ def test_the_readme_s_speeds_are_the_measured_ones() -> None:
         str(facts["agents"]),
     )
     assert facts["seconds"] == pytest.approx(40 / 3 * 60, rel=0.01)
+
+
+def test_the_readme_s_demo_is_what_make_demo_measured() -> None:
+    demo = json.loads((ROOT / "docs/figures/demo.json").read_text())
+    makefile = " ".join((ROOT / "Makefile").read_text().replace("\\\n", " ").split())
+    assert f"DEMO := {demo['command'].removeprefix('damper ')} " in makefile, "measure it again"
+
+    def groups(method: str, measure: str) -> list[np.ndarray]:
+        return np.split(np.array(demo[measure][method]), 3)  # three seeds each
+
+    plain, ours = groups("plain", "mean_change"), groups("damper", "mean_change")
+    changes = [change_of_mean(*both, "mean_change") for both in zip(plain, ours, strict=True)]
+    returns = [groups(method, "return")[0] for method in ("plain", "damper")]
+    readme = text("README.md")
+    assert f"| plain | {plain[0].mean():.4f} | | {returns[0].mean():.0f} | |" in readme
+    assert (
+        f"| damper | {ours[0].mean():.4f} | {changes[0]} | {returns[1].mean():.0f} | "
+        f"{change_of_mean(*returns, 'return')} |" in readme
+    )
+    others = [str(found).partition(" [")[0] for found in changes[1:]]
+    assert f"Six other seeds gave {others[0]} and {others[1]}." in readme
+    assert all(found.sign == LOWER for found in changes), "the demo shows its point"
 
 
 def test_the_page_about_speed_names_what_costs_less_than_damper() -> None:
@@ -186,10 +209,7 @@ def test_the_statistics_page_shows_where_its_two_intervals_disagree() -> None:
     gap, interval = difference(ours.means("sm"), plain.means("sm"))
     assert interval and not interval.excludes_zero and change(plain, ours, "sm").sign == "lower"
     form = partial(number, measure="sm")
-    assert said.groups() == (
-        str(change(plain, ours, "sm")),
-        with_bounds(gap, interval, form),
-    )
+    assert said.groups() == (str(change(plain, ours, "sm")), with_bounds(gap, interval, form))
 
 
 def test_the_statistics_page_states_the_level_of_the_claims() -> None:

@@ -22,6 +22,7 @@ from damper.policies.evaluate import Evaluation, evaluate
 from damper.provenance import digest
 from damper.seed_groups import group_by_settings
 from damper.tables import constant_mark, spread_cell
+from damper.terminal import counted, joined, quoted, say
 
 DEFAULT_SEED_COUNT = 3
 
@@ -52,9 +53,9 @@ class Comparison:
             summaries, constant = evaluation.summary(), evaluation.constant_agents()
             for label, members in group_by_settings(evaluation.agents).items():
                 name = method if label == "all" else f"{method} {label}"
+                values, forms = summaries[label], [form for _, form in MEASURES.values()]
                 cells = [
-                    spread_cell(summaries[label][measure], form)
-                    for measure, (_, form) in MEASURES.items()
+                    spread_cell(values[m], form) for m, form in zip(MEASURES, forms, strict=True)
                 ]
                 rows.append([name + constant_mark(members, constant), str(len(members)), *cells])
         return header, rows
@@ -79,54 +80,52 @@ def compare(
     nothing, and a call with more methods trains only the new ones.
     """
     if not methods:
-        raise DamperError(
-            f"methods must name one or more of {', '.join(METHODS)}, but none was given."
-        )
+        listed = ", ".join(METHODS)
+        raise DamperError(f"methods must name one or more of {listed}, but none was given.")
     methods = (methods,) if isinstance(methods, str) else methods
     evaluation_seeds(episodes)  # raises before anything is trained
     import_module_of(env)  # before methods are looked up: it may register some
     seeds, steps, settings = accept_sb3_names(seeds, steps, settings)
     seeds = DEFAULT_SEED_COUNT if seeds is None else seeds
-    runs, evaluations = {}, {}
-    resolved = {
-        method: resolve(
-            env,
-            backbone,
-            method,
-            seeds,
-            steps,
-            protocol,
-            **_without_others(settings, method, methods),
-        )
-        for method in methods
-    }
+    runs, evaluations, resolved = {}, {}, {}
+    for method in methods:
+        accepted = _without_others(settings, method, methods)
+        resolved[method] = resolve(env, backbone, method, seeds, steps, protocol, **accepted)
     for method_settings in resolved.values():
         check_tf32(method_settings.device, method_settings.tf32)
     path = Path(out) if out else _default_folder(list(resolved.values()), settings)
+    if progress:
+        say(_plan(resolved, path))
     for method, method_settings in resolved.items():
-        folder = path / method
+        folder, env_kwargs = path / method, method_settings.env_kwargs
+        trained_in = partial(make_env, env, **env_kwargs) if env_kwargs else env
         with run_lock(folder):
-            runs[method] = run_settings(method_settings, folder, progress)
-            trained_in = (
-                partial(make_env, env, **method_settings.env_kwargs)
-                if method_settings.env_kwargs
-                else env
-            )
-            evaluations[method] = evaluate(
-                runs[method], trained_in, episodes, backend=method_settings.backend
-            )
-            evaluations[method].save(folder / "evaluation")
+            run = run_settings(method_settings, folder, progress)
+            evaluation = evaluate(run, trained_in, episodes, backend=method_settings.backend)
+            evaluation.save(folder / "evaluation")
+        runs[method], evaluations[method] = run, evaluation
     return Comparison(method_settings.env_id, backbone, path, runs, evaluations)
+
+
+def _plan(resolved: dict[str, Settings], path: Path) -> str:
+    """What will be trained, in a sentence."""
+    first = next(iter(resolved.values()))
+    runs = [f"{name} ({counted(len(s.agents()), 'agent')})" for name, s in resolved.items()]
+    return (
+        f"Training {joined(runs)} on {first.env_id} with {first.backbone.upper()}, "
+        f"{first.steps:,} steps each, on {first.device}, into {quoted(path)}."
+    )
 
 
 def _default_folder(methods: Sequence[Settings], given: Collection[str]) -> Path:
     """``runs/compare-<env>-<backbone>-<digest>``, independent of the methods."""
-    shared = default_name(replace(methods[0], method="plain", method_settings={}))
-    given_settings = {
-        name: value for m in methods for name, value in m.method_settings.items() if name in given
-    }
-    env, backbone = methods[0].env_in_paths, methods[0].backbone
-    return Path("runs") / f"compare-{env}-{backbone}-{digest([shared, given_settings])[:8]}"
+    first, given_settings = methods[0], {}
+    for method in methods:
+        for name in method.method_settings.keys() & given:
+            given_settings[name] = method.method_settings[name]
+    shared = default_name(replace(first, method="plain", method_settings={}))
+    name = f"compare-{first.env_in_paths}-{first.backbone}"
+    return Path("runs") / f"{name}-{digest([shared, given_settings])[:8]}"
 
 
 def _without_others(given: dict[str, Any], method: str, methods: Sequence[str]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def default_eta(method: str | Method, eta: float) -> Method:
     if isinstance(method, Method):
         return method
     named = find_method(method)
-    return replace(named, defaults={"eta": eta, **named.defaults})
+    return replace(named, defaults={"eta": float(eta), **named.defaults})
 
 
 def is_setting(name: str, method: Method) -> bool:

@@ -24,11 +24,12 @@ Bound = ArrayLike | torch.Tensor | None
 CONSTANT_CHANGE = 1e-4  # of the range; see is_constant
 COLLAPSE_EPISODES = 10  # see collapse_warning
 
-# Title and number format of what an evaluation's table shows, in the order of its columns.
+# Title and number format of what an evaluation's table shows, in the order of its columns: the
+# first measure is the one to rely on (see smoothness).
 MEASURES = {
+    "mean_change": ("mean |Δa|", "{:.4f}"),
     "return": ("return", "{:.1f}"),
     "sm": ("sm", "{:.3f}"),
-    "mean_change": ("mean |Δa|", "{:.4f}"),
     "spectral_roughness": ("roughness", "{:.4f}"),
     "length": ("length", "{:.0f}"),
 }

@@ -11,10 +11,11 @@ from contextlib import redirect_stdout
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from damper.cli import COMMANDS, main, method_help
+from damper.cli import COMMANDS, main
 from damper.cli.options import integer
 from damper.cli.options.train import Train
 from damper.cli.options.training import METHODS_JSON, EngineOptions
@@ -42,6 +43,13 @@ NO_SETTINGS = {
     "engine",
     "settings",
 }
+
+
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @cache
@@ -140,8 +148,9 @@ def test_a_setting_that_means_several_things_is_explained_for_each():
 
 
 def test_what_help_says_of_methods_is_what_they_are():
+    method_help = tool("method_help")
     assert json.loads(METHODS_JSON.read_text()) == method_help.help_texts(), (
-        "write it anew: python -m damper.cli.method_help"
+        "write it anew: python tools/method_help.py"
     )
 
 
@@ -169,9 +178,7 @@ def test_every_setting_of_training_is_an_option():
 
 def test_the_page_of_settings_has_a_row_for_every_option_of_the_engine():
     pytest.importorskip("mkdocs")
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "tools" / "docs_hooks.py")
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
+    hooks = tool("docs_hooks")
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     table = hooks.on_page_markdown(page, None, None, None)
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]

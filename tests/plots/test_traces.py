@@ -104,14 +104,20 @@ class FakeRun:
     agents = ({"seed": 0}, {"seed": 1})
 
     def metrics(self) -> list[dict[str, object]]:
-        return [{"step": step, "return": [step, step + 1], "sm": [1.0, 2.0]} for step in range(10)]
+        return [
+            {"step": step, "return": [step, step + 1], "mean_change": [1.0, 2.0]}
+            for step in range(10)
+        ]
 
 
 def test_labels_of_a_log_axis_read_alike(drawn) -> None:
 
     class Near(FakeRun):
         def metrics(self) -> list[dict[str, object]]:
-            return [{"step": step, "return": [step, step], "sm": [0.09, 0.3]} for step in range(10)]
+            return [
+                {"step": step, "return": [step, step], "mean_change": [0.09, 0.3]}
+                for step in range(10)
+            ]
 
     draw_curves({"plain": Near()}, Path("x.png"))
     drawn[0].draw_without_rendering()

@@ -23,7 +23,7 @@ function svg(tag, attributes = {}, ...children) {
 
 // --- state --------------------------------------------------------------------------------------------------------
 
-const state = { setup: "", backbone: "td3", task: "", pair: "return,sm", spread: "interval", paper: "yes", curve: "return,sm",
+const state = { setup: "", backbone: "td3", task: "", pair: "mean_change,return", spread: "interval", paper: "yes", curve: "mean_change,return",
   first: "plain", second: "damper", seed: "", dimension: "0", window: "200", hidden: "" };
 const DEFAULTS = { ...state };
 

@@ -33,7 +33,7 @@ function frontChart(task, cells) {
 
 // --- learning curves ----------------------------------------------------------------------------------------------
 
-const CURVES = { return: "return", sm: "sm", mean_change: "mean |Δa|", length: "episode length" };
+const CURVES = { mean_change: "mean |Δa|", return: "return", sm: "sm", length: "episode length" };
 
 // Shades of many methods hide each other: beyond three, plain's and DAMPER's remain.
 function curveChart(name, cells) {
@@ -52,7 +52,7 @@ function curveSection() {
   const panels = state.curve.split(",").map((name) => chart({ ...curveChart(name, visible(cells)), title: CURVES[name], y: { label: CURVES[name], log: name === "sm" || name === "mean_change" }, height: 260 }));
   return section("curves", `Learning curves: ${state.task}, ${state.backbone.toUpperCase()}`,
     "Training episodes: the return includes exploration noise, smoothness is that of the policy's own actions. Lines are means over seeds, shades their range. With more than three methods only plain and DAMPER have shades: click methods away to see those of others.",
-    el("div", { class: "controls" }, segments("Show", "curve", [["return,sm", "return and sm"], ["mean_change,length", "|Δa| and length"]])),
+    el("div", { class: "controls" }, segments("Show", "curve", [["mean_change,return", "|Δa| and return"], ["sm,length", "sm and length"]])),
     legend(cells), el("div", { class: "grid two" }, panels));
 }
 

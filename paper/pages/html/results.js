@@ -114,7 +114,7 @@ function tableSection() {
   return section("table", `${state.backbone.toUpperCase()} results`,
     `Each cell shows the mean, its ${spread}, the median, and every seed as a dot, with the median as a stroke${state.paper === "yes" ? "; in italics is what the paper prints" : ""}. The best mean (ties too) among cells of five seeds or more is coloured. † marks a diverged seed, and "constant" agents that hold one action throughout an episode; a cell with such agents is never the best in smoothness. Intervals are conditional on the ten fixed starts that all policies see. Click a cell to see its seeds, versions and command.`,
     el("div", { class: "controls" },
-      segments("Measures", "pair", [["return,sm", "return, sm"], ["mean_change,spectral_roughness", "|Δa|, roughness"], ["length", "length"]]),
+      segments("Measures", "pair", [["mean_change,return", "|Δa|, return"], ["sm,spectral_roughness", "sm, roughness"], ["length", "length"]]),
       segments("Spread", "spread", [["interval", "95 %"], ["seeds", "over seeds"], ["pooled", "pooled"]]),
       segments("The paper's", "paper", [["yes", "show"], ["no", "hide"]])),
     main.length + others.length ? el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, main.map(row), others.length ? [divider, others.map(row)] : []))) : nothing("No cell of this backbone yet."),

@@ -9,7 +9,7 @@ from paper.bench.interleaved_timing import Plan
 from paper.bench.modes import in_modes, slower_modes
 from paper.bench.result import Measurement
 from paper.bench.scaling import scaling
-from paper.bench.workloads import ExecutionMode, random_transitions
+from paper.bench.workloads import ExecutionMode, Subjects, random_transitions
 from paper.cli.bench import _mode, _modes
 from paper.cli.options.bench import Bench
 
@@ -68,12 +68,11 @@ def test_compiled_float32_is_not_slower_than_what_is_not_compiled(
     task: str, backbone: str, sizes: tuple[int, ...]
 ) -> None:
     before = torch.backends.cuda.matmul.allow_tf32
-    data, plan = random_transitions(task, 600), Plan(200, 10, device="cuda")
+    subjects = Subjects(random_transitions(task, 600), [backbone], ["damper"], sizes)
+    plan = Plan(200, 10, device="cuda")
     modes = [ExecutionMode("cuda", mode) for mode in ("graph", "compile-graph")]
     try:
-        found = in_modes(
-            modes, lambda mode: scaling(data, mode, [backbone], ["damper"], sizes, plan)
-        )
+        found = in_modes(modes, lambda mode: scaling(subjects, mode, plan))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     assert slower_modes(found) == []

@@ -14,12 +14,9 @@ TINY = {"rounds": 3, "updates": 2, "batch_size": 8, "policy_kwargs": {"net_arch"
 
 @pytest.mark.usefixtures("ticking")
 @pytest.mark.parametrize("backbone", ["td3", "sac", "ddpg", "tqc", "ppo"])
-def test_both_classes_are_timed_and_told(backbone):
-    overhead = measure_overhead(backbone, **TINY)
-    assert overhead == Overhead(
-        backbone, "damper", plain_ms=500.0, ours_ms=500.0, ratio=1.0
-    )  # two updates a second
-    assert f"{overhead}".endswith(": 500.00 ms per update, Stable-Baselines3 500.00 ms, ratio 1.00")
+def test_both_classes_are_timed(backbone):
+    two_updates_a_second = Overhead(plain_ms=500.0, ours_ms=500.0, ratio=1.0)
+    assert measure_overhead(backbone, **TINY) == two_updates_a_second
 
 
 def test_an_unknown_backbone_is_refused():

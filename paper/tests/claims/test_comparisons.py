@@ -166,12 +166,7 @@ def test_smoothness_beside_constant_actions_is_no_comparison() -> None:
         )
         return compare_means("Hopper", *sides)
 
-    assert [check(n, "sm").verdict for n in (0, 2, 3, 5)] == [
-        HOLDS,
-        HOLDS,
-        CONSTANT,
-        CONSTANT,
-    ]
+    assert [check(n, "sm").verdict for n in (0, 2, 3, 5)] == [HOLDS, HOLDS, CONSTANT, CONSTANT]
     assert check(3, "sm").text.endswith("; DAMPER: constant action, 3 of 5")
     assert check(5, "return").verdict == LEANS, "a return is a return"
 

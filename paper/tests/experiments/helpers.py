@@ -56,11 +56,7 @@ def invented(
     """
     who = {**agent.identity, "episodes": episodes}
     table = {"seed": list(range(episodes)), "return": [level + 0.1 * i for i in range(episodes)]}
-    table |= {
-        "length": [200] * episodes,
-        "terminated": [False] * episodes,
-        "sm": [sm] * episodes,
-    }
+    table |= {"length": [200] * episodes, "terminated": [False] * episodes, "sm": [sm] * episodes}
     table |= {name: [0.1] * episodes for name in ("mean_change", "max_change", "total_variation")}
     table |= {name: [0.2] * episodes for name in ("spectral_roughness", "saturation")}
     curve = {"step": [1000, 2000], "return": [level - 1, level], "sm": [2 * sm, sm]}

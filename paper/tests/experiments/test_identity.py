@@ -12,10 +12,7 @@ from damper.provenance import canonical, digest
 from damper.rules import RULES
 from damper.rules._two_vector import two_vector_rule
 from paper.experiments.catalogue import expand_request
-from paper.experiments.identity import (
-    deviations,
-    identity,
-)
+from paper.experiments.identity import deviations, identity
 from paper.experiments.identity import physics as physics_of
 from paper.experiments.store import Store
 from paper.tests.experiments.helpers import agents_of, tiny

@@ -12,13 +12,7 @@ from matplotlib.figure import Figure
 
 from paper.experiments.catalogue import AgentSpec
 from paper.experiments.store import Record
-from paper.figures.results import (
-    _curves,
-    _fronts,
-    _moving_sweep,
-    _weights,
-    draw_result_figures,
-)
+from paper.figures.results import _curves, _fronts, _moving_sweep, _weights, draw_result_figures
 from paper.statistics.cells import setups
 from paper.tests.experiments.helpers import agents_of, invented
 

@@ -281,8 +281,7 @@ def test_a_point_of_a_front_names_its_seed_also_after_a_diverged_one(tmp_path: P
     agents = agents_of("td3-table", tasks=("Hopper",), methods=("plain",))
     records = [invented(agent, 100.0 * i, 0.1 * (i + 1)) for i, agent in enumerate(agents)]
     records[0] = replace(
-        records[0],
-        episodes={**records[0].episodes, "return": [None] * 10, "sm": [None] * 10},
+        records[0], episodes={**records[0].episodes, "return": [None] * 10, "sm": [None] * 10}
     )
     text = page(page_data(setups(records), []))
     (tmp_path / "page.html").write_text(text.replace("</body>", f"<script>{HOVER}</script></body>"))

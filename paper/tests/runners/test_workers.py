@@ -79,10 +79,7 @@ def test_a_killed_process_one_without_memory_and_one_stopped_take_no_other_with_
         tmp_path / "runs",
     )
     store = Store(tmp_path / "results")
-    with (
-        patch("paper.runners.workers.run_job", _fragile),
-        pytest.raises(ExceptionGroup) as failed,
-    ):
+    with patch("paper.runners.workers.run_job", _fragile), pytest.raises(ExceptionGroup) as failed:
         run_in_workers(jobs, store, "damper", progress=False)
     assert [record.identity["method"] for record in store] == ["damper"]
     told = {str(error): error.__notes__[0] for error in failed.value.exceptions}

@@ -51,10 +51,11 @@ def world() -> Setup:
 
 
 def test_the_main_table_is_the_papers_with_ours_beside_it() -> None:
-    first, second, *_ = main_tables(world())
-    assert (first.name, second.name) == ("td3-return", "td3-sm")
+    first, second, third, *_ = main_tables(world())
+    names = [table.name for table in (first, second, third)]
+    assert names == ["td3-mean_change", "td3-return", "td3-sm"]
     assert [name for name, _ in first.rows] == ["TD3", "DAMPER", "DAMPER, η = 1 everywhere"]
-    (plain,), (damper,), (one,) = (entries for _, entries in second.rows)
+    (plain,), (damper,), (one,) = (entries for _, entries in third.rows)
     assert one == damper, "the paper's η is 1 on Hopper"
     assert (
         plain.ours is not None and plain.ours.mean == 2.0 and plain.paper == Printed(3.061, 0.421)
@@ -83,7 +84,7 @@ def test_methods_of_ones_own_and_other_settings_have_a_table_too() -> None:
     ) + changed(1.0)
     (setup,) = setups(records)
     rows = other_rows(setup)
-    assert [(method, seeds, total) for _, method, _, seeds, total, *_ in rows] == [
+    assert [(method, seeds, total) for _, method, _, seeds, _, total, *_ in rows] == [
         ("DAMPER", "2", "5.45<br><small>5.45 to 5.45</small>"),
         ("mine", "2", "7.45<br><small>7.45 to 7.45</small>"),
         ("mine", "2", "9.45<br><small>9.45 to 9.45</small>"),

@@ -26,10 +26,9 @@ def target(
     """``y = r + γ (1 − d) min_j Q'_j(s', clip(μ'(s') + clip(σ ε, ±c), ±1))``, ``[..., B]``."""
     mu = actor(batch.next_obs)
     clip = unsqueeze_like(hparams["target_noise_clip"], mu)
-    smoothing = (noise["target"] * unsqueeze_like(hparams["target_policy_noise"], mu)).clamp(
-        -clip, clip
-    )
-    value = critic(batch.next_obs, (mu + smoothing).clamp(-1.0, 1.0)).amin(-2)
+    smoothing = noise["target"] * unsqueeze_like(hparams["target_policy_noise"], mu)
+    action = (mu + smoothing.clamp(-clip, clip)).clamp(-1.0, 1.0)
+    value = critic(batch.next_obs, action).amin(-2)
     return batch.reward + (1.0 - batch.terminated) * unsqueeze_like(hparams["gamma"], value) * value
 
 
@@ -54,6 +53,5 @@ def explore(
 
 def perturb(action: Tensor, noise: NoiseDraws, hparams: Mapping[str, Tensor]) -> Tensor:
     """Add exploration noise to an action; as in SB3, also to the random ones of the first steps."""
-    return torch.clamp(
-        action + unsqueeze_like(hparams["action_noise"], action) * noise["exploration"], -1.0, 1.0
-    )
+    sigma = unsqueeze_like(hparams["action_noise"], action)
+    return torch.clamp(action + sigma * noise["exploration"], -1.0, 1.0)

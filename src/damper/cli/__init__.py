@@ -1,6 +1,4 @@
-"""The ``damper`` command.
-
-A subcommand's options are typed data in ``cli/options``, its actions are in ``cli``.
+"""The ``damper`` command: options are typed data in ``cli/options``, actions are in ``cli``.
 
 Both are imported only when needed, so that help, ``--version`` and a mistyped command do not wait
 for torch.
@@ -62,17 +60,15 @@ def main(arguments: list[str] | None = None, program: Program = DAMPER) -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     try:
         if not sys.flags.safe_path:
-            sys.path.append(
-                _working_directory()
-            )  # "myenvs:Mass-v0" finds myenvs.py there, also from the script
+            # "myenvs:Mass-v0" finds myenvs.py there, also from the script.
+            sys.path.append(_working_directory())
         with _warnings_without_source(program):
             _run(program, *(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except DamperError as error:
         _stop(str(error), 2)
-    except (
-        KeyboardInterrupt
-    ) as error:  # training's message says how to resume, its number which signal stopped it
+    except KeyboardInterrupt as error:
+        # Training's message says how to resume, its number which signal stopped it.
         _stop(str(error) or "stopped.", 128 + getattr(error, "number", signal.SIGINT))
     except BrokenPipeError:  # the reader closed the pipe: `damper --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -89,9 +85,7 @@ def _warnings_without_source(program: Program) -> Iterator[None]:
     usual, names = warnings.formatwarning, {"damper", program.package.partition(".")[0]}
     ours = tuple(f"{os.path.dirname(str(sys.modules[name].__file__))}{os.sep}" for name in names)
 
-    def format_warning(
-        message: Warning | str, category: type[Warning], filename: str, *place: Any
-    ) -> str:
+    def format_warning(message: Any, category: type[Warning], filename: str, *place: Any) -> str:
         if filename.startswith(ours):
             return f"damper: {message}\n"
         return usual(message, category, filename, *place)
@@ -142,22 +136,19 @@ def _run_command(program: Program, name: str, arguments: tuple[str, ...]) -> Non
 
 
 def _check_env(env: str, backend: str | None) -> None:
-    """Raise for an id that Gymnasium does not know, before importing torch, which takes seconds.
+    """Raise for an id that Gymnasium does not know, before importing torch, which takes seconds."""
+    from damper.engine.envs.gymnasium_pool import check_registered, import_module_of
 
-    EnvPool's ids are not checked. The module of ``module:Id-v0`` is imported: it may register
-    methods.
-    """
-    if backend != "envpool" or ":" in env:
-        from damper.engine.envs.gymnasium_pool import check_registered, import_module_of
-
-        import_module_of(env) if ":" in env else check_registered(env)
+    if ":" in env:  # module:Id-v0, whose module may register methods too
+        import_module_of(env)
+    elif backend != "envpool":
+        check_registered(env)
 
 
 def _stop(sentence: str, code: int) -> NoReturn:
     """Print the sentence on stderr and exit."""
     from rich.console import Console
 
-    Console(stderr=True).print(
-        f"damper: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True
-    )
+    console = Console(stderr=True, style="red", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"damper: {sentence}")
     sys.exit(code)

@@ -27,10 +27,9 @@ from damper.terminal import quoted, say, show
 FEWEST_SEEDS = 3  # with two, an interval is too wide to say anything
 LEGEND = (
     "Spread is the sample standard deviation of the seeds' means; pooled is that of all episodes "
-    "of all seeds. A "
-    "change is the difference of the means in per cent of plain's, with an interval over seeds. It "
-    "is left out for "
-    "fewer than three seeds, and for smoothness where most agents hold one action."
+    "of all seeds. A change is the difference of the means in per cent of plain's, with an "
+    "interval over seeds; there is none for fewer than three seeds, nor for smoothness where most "
+    "agents hold one action."
 )
 
 

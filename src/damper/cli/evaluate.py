@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from damper.cli.options.evaluate import Evaluate
 from damper.errors import DamperError, MissingExtraError, MissingOptionError
@@ -30,19 +29,23 @@ def run(options: Evaluate) -> None:
     if options.video is not None:
         _check_video(options)
     elif options.beside:
-        raise DamperError(
-            "beside needs --video, which shows the sources side by side, but it was not given: add "
-            "--video film.gif."
-        )
+        what = "beside needs --video, which shows the sources side by side"
+        raise DamperError(f"{what}, but it was not given: add --video film.gif.")
     source = find_path(options.source)
     out = options.out or evaluation_folder(source, options.filter, options.env)
     check_folder("out", out)
     seeds = options.seed_list or None
     first = options.seed_list[:1] or evaluation_seeds(1)
     others = [_evaluate_beside(source, options, first, chosen) for source in options.beside]
-    trusted: dict[str, Any] = {"vecnormalize": options.vecnormalize, "trust": options.trust}
     evaluation = evaluate(
-        options.source, options.env, options.episodes, seeds, chosen, options.backend, **trusted
+        options.source,
+        options.env,
+        options.episodes,
+        seeds,
+        chosen,
+        options.backend,
+        vecnormalize=options.vecnormalize,
+        trust=options.trust,
     )
     evaluation.save(out)
     show(f"{evaluation.env}: mean (spread over seeds; pooled over episodes)", *table(evaluation))
@@ -69,29 +72,20 @@ def _evaluate_beside(
     except MissingOptionError as error:
         raise DamperError(
             "beside must name sources that need neither --vecnormalize nor --trust, which apply "
-            "to the first source "
-            f"only, but {source} needs one: export it to ONNX first (damper export) and give that "
-            "file."
+            f"to the first source only, but {source} needs one: export it to ONNX first (damper "
+            "export) and give that file."
         ) from error
 
 
 def _names(sources: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[str]:
     """Names that tell the sources apart: methods, or as much of the paths as needed."""
     paths = [find_path(source).absolute() for source in sources]
-    choices = [
-        [
-            each.training.get("method") or path.stem
-            for path, each in zip(paths, evaluations, strict=True)
-        ],
-        [path.stem for path in paths],
-        *(
-            ["/".join(path.parts[-n:]) for path in paths]
-            for n in range(1, max(len(path.parts) for path in paths))
-        ),
-    ]
-    return next(
-        (names for names in choices if len(set(names)) == len(names)), [str(path) for path in paths]
-    )
+    stems = [path.stem for path in paths]
+    methods = [evaluation.training.get("method") for evaluation in evaluations]
+    choices = [[method or stem for method, stem in zip(methods, stems, strict=True)], stems]
+    for count in range(1, max(len(path.parts) for path in paths) + 1):
+        choices.append(["/".join(path.parts[-count:]) for path in paths])
+    return next(names for names in choices if len(set(names)) == len(names))
 
 
 def _say_of_training(evaluation: Evaluation, options: Evaluate) -> None:
@@ -113,25 +107,19 @@ def _check_video(options: Evaluate) -> None:
     assert options.video is not None
     sources = [find_path(source).absolute() for source in (options.source, *options.beside)]
     if twice := [path for path in sources if sources.count(path) > 1]:
-        raise DamperError(
-            f"beside must name other sources, but {twice[0]} was given twice: leave one out."
-        )
+        given = f"{twice[0]} was given twice"
+        raise DamperError(f"beside must name other sources, but {given}: leave one out.")
     check_video(options.video)
     check_folder("video", options.video.parent)
     if options.backend != "gymnasium":
-        raise DamperError(
-            f"video needs Gymnasium's environments, but --backend {options.backend} was given: "
-            "leave it out."
-        )
+        given = f"--backend {options.backend} was given"
+        raise DamperError(f"video needs Gymnasium's environments, but {given}: leave it out.")
     if options.video_steps < 1:
         raise DamperError(f"video_steps must be at least 1, but {options.video_steps} was given.")
 
 
 def table(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, one per group of agents.
-
-    With a filter, raw smoothness and saturation too.
-    """
+    """Header and rows, one per group of agents; with a filter, raw sm and saturation too."""
     summary = evaluation.summary()
     measures = dict(MEASURES)
     if any("raw_sm" in values for values in summary.values()):
@@ -156,7 +144,6 @@ def draw_first_episodes(
     seed = evaluation.agents[0]["seed"]
     trained = f", training seed {seed}" if seed >= 0 else ""  # -1 for a model without a seed
     behind = f", behind {filter}" if filter else ""
-    title = (
-        f"{evaluation.env}{trained}, episode seed {evaluation.episodes[0][0].seed}{part}{behind}"
-    )
+    played = f"episode seed {evaluation.episodes[0][0].seed}"
+    title = f"{evaluation.env}{trained}, {played}{part}{behind}"
     return draw_traces(traces, path, title, find_task(evaluation.env).period)

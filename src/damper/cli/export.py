@@ -18,9 +18,8 @@ from damper.terminal import counted, quoted, say
 def run(options: Export) -> None:
     """Write the file, check it and print what it contains."""
     if options.episodes < 0:
-        raise DamperError(
-            f"episodes must be at least 0, but {options.episodes} was given: 0 measures nothing."
-        )
+        given = f"{options.episodes} was given"
+        raise DamperError(f"episodes must be at least 0, but {given}: 0 measures nothing.")
     contract = export(
         options.source,
         options.to,
@@ -53,22 +52,16 @@ def _tell_agent(options: Export, training: dict[str, Any]) -> None:
         best = ", the best by its evaluation" if options.agent == "best" else ""
         say(f"agent {agent} of {len(agents)}, {row}{best}; --agent chooses another")
     if "frozen_at_update" in training:
-        say(
-            f"agent {agent} was frozen at update {training['frozen_at_update']}: its gradient was "
-            "not finite",
-            "yellow",
-        )
+        update = training["frozen_at_update"]
+        say(f"agent {agent} was frozen at update {update}: its gradient was not finite", "yellow")
 
 
 def _smoothness(options: Export, contract: dict[str, Any]) -> str:
     """The contract's smoothness in words, or why it has none."""
     measured = contract["smoothness"]
     if measured is not None:
-        means = (
-            f"return {measured['return']:.1f}, mean |Δa| {measured['mean_change']:.4f}, "
-            f"sm {measured['sm']:.3f}"
-        )
-        return f"{counted(measured['episodes'], 'episode')} of {measured['env']}: {means}"
+        form = "{env}: return {return:.1f}, mean |Δa| {mean_change:.4f}, sm {sm:.3f}"
+        return f"{counted(measured['episodes'], 'episode')} of {form.format(**measured)}"
     if options.episodes == 0:
         return "smoothness in the contract is null, because of --episodes 0."
     named = f"{options.source} records no environment that fits"
@@ -76,7 +69,5 @@ def _smoothness(options: Export, contract: dict[str, Any]) -> str:
         spec = EnvSpec.from_json(contract["env_spec"])
         missing = f"{part} is not recorded, so " if (part := missing_part(spec)) else ""
         named = f"{missing}{spec.id} cannot be made here"
-    return (
-        f"smoothness in the contract is null, because {named}: name one with --env to have it "
-        "measured."
-    )
+    null = f"smoothness in the contract is null, because {named}"
+    return f"{null}: name one with --env to have it measured."

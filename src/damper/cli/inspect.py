@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from damper.cli.options.inspect import Inspect
 from damper.errors import DamperError, MissingExtraError
 from damper.files import check_folder, write_json
-from damper.inspection import ActionReport, Inspection, inspect_log, read_log
+from damper.inspection import Inspection, inspect_log, read_log
 from damper.inspection.measures import SHORTEST_LOG
 from damper.plots.inspection import draw_inspection
 from damper.terminal import joined, quoted, say, show
@@ -30,14 +29,8 @@ def run(options: Inspect) -> None:
     paths = [options.log, *([options.other] if options.other else [])]
     out = options.out or options.log.with_name(f"{options.log.name}-inspection")
     check_folder("out", out)
-    read = partial(
-        read_log,
-        actions=options.actions,
-        observations=options.observations,
-        time=options.time,
-        period=options.dt,
-    )
-    logs = {name: read(path) for name, path in zip(_names(paths), paths, strict=True)}
+    columns = (options.actions, options.observations, options.time, options.dt)
+    logs = {name: read_log(path, *columns) for name, path in zip(_names(paths), paths, strict=True)}
     if len({log.action_names for log in logs.values()}) > 1:
         raise DamperError(
             "two logs must have the same actions, but these have others: name the actions that "
@@ -71,37 +64,34 @@ def _show(inspections: Mapping[str, Inspection]) -> None:
     """One table, the logs below each other for every action; below it what it means."""
     some = next(iter(inspections.values()))
     unit = "Hz" if some.period else "/step"
-    header = ["action", *(["log"] if len(inspections) > 1 else [])]
-    header += ["change/step", "change/s", "sm", f"strongest {unit}", f"> {some.above:.3g} {unit}"]
-    header += ["at", "saturated", "coherence", "with", "lag s" if some.period else "lag steps"]
-    header += ["cause"]
-    rows = []
-    for reports in zip(*(i.actions for i in inspections.values()), strict=True):
-        for name, report in zip(inspections, reports, strict=True):
-            label = [report.name, *([name] if len(inspections) > 1 else [])]
-            rows.append([*label, *_cells(report)])
+    columns = {  # title and form by measure
+        "mean_change": ("change/step", "{:.4g}"),
+        "change_per_second": ("change/s", "{:.4g}"),
+        "sm": ("sm", "{:.4g}"),
+        "dominant_frequency": (f"strongest {unit}", "{:.3g}"),
+        "power_above": (f"> {some.above:.3g} {unit}", "{:.1%}"),
+        "shaking_frequency": ("at", "{:.3g}"),
+        "saturation": ("saturated", "{:.1%}"),
+        "coherence": ("coherence", "{:.2f}"),
+        "observation": ("with", "{}"),
+        "lag": ("lag s" if some.period else "lag steps", "{:.3g}"),
+        "cause": ("cause", "{}"),
+    }
+    several, rows = len(inspections) > 1, []
+    for i in range(len(some.actions)):
+        for name, inspection in inspections.items():
+            report = inspection.actions[i]
+            row = [report.name, name] if several else [report.name]
+            for measure, (_, form) in columns.items():
+                value = getattr(report, measure)
+                row.append("–" if value is None else form.format(value))
+            rows.append(row)
+    titles = ["action", "log"] if several else ["action"]
+    header = [*titles, *(title for title, _ in columns.values())]
     show("changes, spectrum and company of every action", header, rows)
     for name, inspection in inspections.items():
         for sentence in sentences(inspection):
-            say(f"{name}: {sentence}" if len(inspections) > 1 else sentence)
-
-
-def _cells(report: ActionReport) -> list[str]:
-    forms = {
-        "mean_change": "{:.4g}",
-        "change_per_second": "{:.4g}",
-        "sm": "{:.4g}",
-        "dominant_frequency": "{:.3g}",
-        "power_above": "{:.1%}",
-        "shaking_frequency": "{:.3g}",
-        "saturation": "{:.1%}",
-        "coherence": "{:.2f}",
-        "observation": "{}",
-        "lag": "{:.3g}",
-        "cause": "{}",
-    }
-    values = {name: getattr(report, name) for name in forms}
-    return ["–" if value is None else forms[name].format(value) for name, value in values.items()]
+            say(f"{name}: {sentence}" if several else sentence)
 
 
 def sentences(inspection: Inspection) -> list[str]:

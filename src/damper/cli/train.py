@@ -17,9 +17,9 @@ def run(options: Train) -> None:
     if options.out is not None:
         check_folder("out", options.out)
     settings: dict[str, Any] = given(options.engine, options.settings)
-    settings |= {
-        part: name for part in METHOD_PARTS if (name := getattr(options, part)) is not None
-    }
+    for part in METHOD_PARTS:
+        if (name := getattr(options, part)) is not None:
+            settings[part] = name
     run = train(
         options.env,
         options.backbone,

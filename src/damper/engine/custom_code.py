@@ -126,5 +126,4 @@ def _plain_values(part: Any) -> dict[str, Any]:
         held |= dict(inspect.getclosurevars(part).nonlocals)
     elif not inspect.isclass(part):
         held = getattr(getattr(part, "__self__", part), "__dict__", {})
-    plain = ((str(name), value) for name, value in held.items() if isinstance(value, PLAIN))
-    return dict(sorted(plain))
+    return dict(sorted((str(name), v) for name, v in held.items() if isinstance(v, PLAIN)))

@@ -26,6 +26,8 @@ from damper.methods import Method
 from damper.settings import Kind, deciding
 from damper.terminal import quoted, say
 
+LOG = logging.getLogger("damper")
+
 
 def train(
     env: str | Callable[[], Any],
@@ -109,20 +111,17 @@ def run_settings(
         _warn(settings)
         if progress:
             if settings.backend == "envpool":
-                say(
-                    "EnvPool steps the environments; --backend gymnasium (backend='gymnasium') "
-                    "switches it off."
-                )
+                off = "--backend gymnasium (backend='gymnasium')"
+                say(f"EnvPool steps the environments; {off} switches it off.")
             if settings.compile:
-                say(
-                    "Compiling the update, up to a minute; --no-compile (compile=False) switches "
-                    "it off."
-                )
-            metrics_writers.append(stack.enter_context(closing(Progress(settings))))
+                off = "--no-compile (compile=False)"
+                say(f"Compiling the update, up to a minute; {off} switches it off.")
+            shown = stack.enter_context(closing(Progress(settings)))
+            metrics_writers.append(shown)
+            trainer.after_step = shown.after_step
         if tensorboard:  # it purges what was written after the step from which the run resumes
-            board = stack.enter_context(
-                closing(TensorBoard(settings, out / "tensorboard", trainer.step))
-            )
+            board = TensorBoard(settings, out / "tensorboard", trainer.step)
+            stack.enter_context(closing(board))
             metrics_writers.append(board)
             trainer.evaluations.writers = (board.evaluated,)
         trainer.metrics_writers = tuple(metrics_writers)
@@ -130,21 +129,17 @@ def run_settings(
 
 
 def _warn(settings: Settings) -> None:
-    """Warn about steps and settings that have no effect."""
     first = (settings.learning_starts // settings.train_freq + 1) * settings.train_freq
     if settings.steps < first:
-        logging.getLogger("damper").warning(
+        LOG.warning(
             "nothing is learned in %s steps: with learning_starts=%s and train_freq=%s the first "
             "update comes at step %s; give more steps, or a smaller learning_starts.",
             *(f"{n:,}" for n in (settings.steps, settings.learning_starts, settings.train_freq)),
             f"{first:,}",
         )
     if unused := settings.unused_settings:
-        logging.getLogger("damper").warning(
-            "backbone %r does not use %s: leave out what has no effect.",
-            settings.backbone,
-            " and ".join(unused),
-        )
+        sentence = "backbone %r does not use %s: leave out what has no effect."
+        LOG.warning(sentence, settings.backbone, " and ".join(unused))
 
 
 def default_folder(settings: Settings) -> Path:

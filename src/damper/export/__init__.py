@@ -66,12 +66,12 @@ def export(
     check_finite(network)
     contract = make_contract(policy, network, _smoothness(policy, episodes))
     # Temporary names until all checks pass, so that a wrong file never replaces a good one.
-    file, beside = (
-        path.with_name(f".{path.stem}.{os.getpid()}{ending}") for ending in (path.suffix, ".json")
-    )
+    file = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    beside = file.with_suffix(".json")
     try:
         contract["sha256"] = write(network, file, contract)
-        contract |= {"check": check_agreement(policy, network, file, path)} if check else {}
+        if check:
+            contract["check"] = check_agreement(policy, network, file, path)
         write_json(beside, {"file": path.name, **contract})
         os.replace(file, path)
         os.replace(beside, contract_path(path))

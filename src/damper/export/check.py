@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from damper.engine.envs.pool import action_scale
 from damper.errors import DamperError
 from damper.export.contract import observation_ranges
-from damper.export.network import Network, run_step
+from damper.export.network import OPERATIONS, Network
 from damper.policies.exported import open_file
 from damper.policies.loaded import LoadedPolicy
 
@@ -35,10 +34,7 @@ def check_finite(network: Network) -> None:
 def check_agreement(
     policy: LoadedPolicy, network: Network, path: Path, name: Path
 ) -> dict[str, float]:
-    """Compare the actions of the file at ``path`` with the original's; raise if they differ.
-
-    ``name`` is the file's later name, for the message.
-    """
+    """Compare the file at ``path``, later called ``name``, with the original, or raise."""
     run, _ = open_file(path)
     obs = observations(policy, network.inputs)
     # A batch of one is checked too, because the batch axis must be free.
@@ -76,15 +72,15 @@ def rounding_errors(network: Network, obs: NDArray[np.float32]) -> NDArray[np.fl
     error = torch.zeros_like(x)
     for step in network.steps:
         constants = [torch.as_tensor(constant, dtype=torch.float64) for constant in step.constants]
-        operation = partial(run_step, step.name, constants=constants)
-        y = operation(x)
+        operation = OPERATIONS[step.name]
+        y = operation(x, *constants)
         if step.name == "Gemm":
             weight, bias = constants
             rounding = UNIT_ROUNDOFF * (x.abs() @ weight.abs() + bias.abs())
             error = (error.square() @ weight.square() + rounding.square()).sqrt()
         else:
-            shifts = [(operation(shifted) - y).abs() for shifted in (x + error, x - error)]
-            error = torch.maximum(*shifts) + UNIT_ROUNDOFF * y.abs()
+            up, down = operation(x + error, *constants), operation(x - error, *constants)
+            error = torch.maximum((up - y).abs(), (down - y).abs()) + UNIT_ROUNDOFF * y.abs()
         x = y
     return error.numpy()
 
@@ -97,9 +93,8 @@ def observations(policy: LoadedPolicy, dim: int) -> NDArray[np.float32]:
     if ranges is not None:
         low, high = (np.ravel(bound).astype(np.float64) for bound in ranges)
         bounded = np.isfinite(low) & np.isfinite(high)
-        obs[:part, bounded] = generator.uniform(
-            low[bounded], high[bounded], (part, int(bounded.sum()))
-        )
+        shape = (part, int(bounded.sum()))
+        obs[:part, bounded] = generator.uniform(low[bounded], high[bounded], shape)
     if policy.normaliser is not None:
         spread = 3.0 * generator.normal(size=(part, dim))
         obs[part : 2 * part] = policy.normaliser.mean + spread / policy.normaliser.scale

@@ -36,21 +36,11 @@ def make_contract(
         "env_spec": to_json(env) if env else None,
         "deterministic": True,
         "observation": {
-            "name": INPUT,
-            "dtype": "float32",
-            "shape": [BATCH, network.inputs],
+            **_tensor(INPUT, network.inputs, *(ranges or (None, None))),
             "order": "as the environment returns it",
-            "low": _json(ranges[0]) if ranges else None,
-            "high": _json(ranges[1]) if ranges else None,
             "normalisation": "inside" if policy.normaliser else "none",
         },
-        "action": {
-            "name": OUTPUT,
-            "dtype": "float32",
-            "shape": [BATCH, network.outputs],
-            "low": _json(np.ravel(policy.low)),
-            "high": _json(np.ravel(policy.high)),
-        },
+        "action": _tensor(OUTPUT, network.outputs, np.ravel(policy.low), np.ravel(policy.high)),
         "control_period_seconds": spec.period if spec and spec.period else usual,
         "smoothness": smoothness,
         "training": policy.facts,
@@ -64,6 +54,13 @@ def observation_ranges(policy: LoadedPolicy) -> tuple[NDArray[Any], NDArray[Any]
     return (spec.obs_low, spec.obs_high) if spec else policy.obs_ranges
 
 
-def _json(values: Iterable[Any]) -> list[float | None]:
+def _tensor(name: str, size: int, *bounds: NDArray[Any] | None) -> dict[str, Any]:
+    """What a contract says of an input or output, given its lower and upper bounds."""
+    low, high = (None if bound is None else _numbers(bound) for bound in bounds)
+    described = {"name": name, "dtype": "float32", "shape": [BATCH, size]}
+    return {**described, "low": low, "high": high}
+
+
+def _numbers(values: Iterable[Any]) -> list[float | None]:
     """Numbers for JSON, which has no infinity."""
     return [float(value) if np.isfinite(value) else None for value in values]

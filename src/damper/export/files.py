@@ -23,7 +23,7 @@ OPSET, IR_VERSION = 17, 8
 def write(network: Network, path: Path, contract: Mapping[str, Any]) -> str:
     """Write the format that the ending names; returns the content's SHA-256."""
     to_bytes = _onnx_bytes if path.suffix == ".onnx" else _torch_bytes
-    return write_bytes(path, to_bytes(network, contract))
+    return write_bytes(path, to_bytes(network, json.dumps(contract, sort_keys=True)))
 
 
 def check_target(path: Path, force: bool = False) -> None:
@@ -52,7 +52,7 @@ def _exported(path: Path) -> bool:
     return path.is_file() and b'"format": "damper-policy-' in path.read_bytes()
 
 
-def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
+def _onnx_bytes(network: Network, contract: str) -> bytes:
     onnx = import_onnx("onnx")
     helper, nodes, value = onnx.helper, [], INPUT
     constants: dict[str, Array] = {}
@@ -63,18 +63,14 @@ def _onnx_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
         nodes += _nodes(helper, step, value, names, result)
         value = result
     tensor = onnx.TensorProto.FLOAT
-    graph = helper.make_graph(
-        nodes,
-        "policy",
-        [helper.make_tensor_value_info(INPUT, tensor, [BATCH, network.inputs])],
-        [helper.make_tensor_value_info(OUTPUT, tensor, [BATCH, network.outputs])],
-        [onnx.numpy_helper.from_array(constant, name) for name, constant in constants.items()],
-    )
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="damper"
-    )
+    inputs = [helper.make_tensor_value_info(INPUT, tensor, [BATCH, network.inputs])]
+    outputs = [helper.make_tensor_value_info(OUTPUT, tensor, [BATCH, network.outputs])]
+    weights = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "policy", inputs, outputs, weights)
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, producer_name="damper")
     model.ir_version = IR_VERSION
-    helper.set_model_props(model, {CONTRACT: json.dumps(contract, sort_keys=True)})
+    helper.set_model_props(model, {CONTRACT: contract})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()
 
@@ -83,16 +79,14 @@ def _nodes(helper: Any, step: Step, value: str, constants: list[str], result: st
     if step.name != "Silu":
         return [helper.make_node(step.name, [value, *constants], [result])]
     gate = f"{result}_gate"  # opset 17 has no Silu, which is x · sigmoid(x)
-    return [
-        helper.make_node("Sigmoid", [value], [gate]),
-        helper.make_node("Mul", [value, gate], [result]),
-    ]
+    sigmoid = helper.make_node("Sigmoid", [value], [gate])
+    return [sigmoid, helper.make_node("Mul", [value, gate], [result])]
 
 
-def _torch_bytes(network: Network, contract: Mapping[str, Any]) -> bytes:
+def _torch_bytes(network: Network, contract: str) -> bytes:
     example = (torch.zeros(2, network.inputs),)
     shapes = {INPUT: {0: torch.export.Dim(BATCH)}}
     program = torch.export.export(Module(network).eval(), example, dynamic_shapes=shapes)
     buffer = io.BytesIO()
-    torch.export.save(program, buffer, extra_files={CONTRACT: json.dumps(contract, sort_keys=True)})
+    torch.export.save(program, buffer, extra_files={CONTRACT: contract})
     return buffer.getvalue()

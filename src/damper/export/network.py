@@ -6,9 +6,8 @@ activation, tanh, and the action's own range. All numbers are float32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,21 +29,7 @@ class Step(NamedTuple):
     constants: tuple[Array, ...] = ()
 
 
-def normalising_steps(normaliser: Normaliser) -> list[Step]:
-    """The normaliser in float32, its mean in two parts, to keep digits far from zero."""
-    coarse = _f32(normaliser.mean)
-    rest = _f32(normaliser.mean - coarse)
-    bound = _f32(normaliser.clip)
-    return [
-        Step("Sub", (coarse,)),
-        Step("Sub", (rest,)),
-        Step("Mul", (_f32(normaliser.scale),)),
-        *([Step("Clip", (-bound, bound))] if np.isfinite(bound) else []),
-    ]
-
-
-@dataclass(frozen=True)
-class Network:
+class Network(NamedTuple):
     """The operations, and the dimensions of observations and actions."""
 
     inputs: int
@@ -60,7 +45,7 @@ def build(policy: LoadedPolicy) -> Network:
     actor = policy.actor
     assert actor is not None, "a policy without layers is refused before"
     layers = [(_f32(weight), _f32(bias)) for weight, bias in actor.layers]
-    steps = normalising_steps(policy.normaliser) if policy.normaliser else []
+    steps = _normalising_steps(policy.normaliser) if policy.normaliser else []
     for layer in layers[:-1]:
         steps += [Step("Gemm", layer), Step(EXPORTABLE[actor.activation].onnx)]
     steps += [Step("Gemm", layers[-1])]
@@ -68,22 +53,28 @@ def build(policy: LoadedPolicy) -> Network:
         steps += [Step("Clip", (_f32(-actor.clip_mean), _f32(actor.clip_mean)))]
     low, high = _f32(policy.low), _f32(policy.high)
     if actor.squash:
-        steps += [
-            Step("Tanh"),
-            Step("Add", (_f32(1.0),)),
-            Step("Mul", (_f32(action_scale(low, high)),)),
-            Step("Add", (low,)),
-        ]
+        scale = Step("Mul", (_f32(action_scale(low, high)),))
+        steps += [Step("Tanh"), Step("Add", (_f32(1.0),)), scale, Step("Add", (low,))]
     elif np.isfinite((low, high)).any():
         steps += [Step("Max", (np.atleast_1d(low),)), Step("Min", (np.atleast_1d(high),))]
     return Network(layers[0][0].shape[0], layers[-1][0].shape[1], tuple(steps))
+
+
+def _normalising_steps(normaliser: Normaliser) -> list[Step]:
+    """The normaliser in float32, its mean in two parts, to keep digits far from zero."""
+    coarse, bound = _f32(normaliser.mean), _f32(normaliser.clip)
+    rest = _f32(normaliser.mean - coarse)
+    scale = _f32(normaliser.scale)
+    steps = [Step("Sub", (coarse,)), Step("Sub", (rest,)), Step("Mul", (scale,))]
+    return [*steps, Step("Clip", (-bound, bound))] if np.isfinite(bound) else steps
 
 
 def _f32(values: ArrayLike) -> Array:
     return np.array(values, dtype=np.float32, order="C")
 
 
-_TORCH: dict[str, Any] = {
+# Every operation on a batch and the step's constants, in PyTorch.
+OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "Sub": lambda x, c: x - c,
     "Add": lambda x, c: x + c,
     "Mul": lambda x, c: x * c,
@@ -96,26 +87,20 @@ _TORCH: dict[str, Any] = {
 }
 
 
-def run_step(name: str, x: Tensor, constants: Sequence[Tensor]) -> Tensor:
-    """One operation on a batch."""
-    return _TORCH[name](x, *constants)
-
-
 class Module(nn.Module):
     """The network in PyTorch: observations ``[batch, d]`` to actions ``[batch, A]``."""
 
     def __init__(self, network: Network) -> None:
         """Constants become buffers."""
         super().__init__()
-        self.names = [step.name for step in network.steps]
+        self.steps = [(step.name, len(step.constants)) for step in network.steps]
         for i, step in enumerate(network.steps):
             for j, constant in enumerate(step.constants):
                 self.register_buffer(f"c{i}_{j}", torch.tensor(constant))
-        self._counts = [len(step.constants) for step in network.steps]
 
     def forward(self, observation: Tensor) -> Tensor:
         """Run the operations in order."""
         x = observation
-        for i, (name, count) in enumerate(zip(self.names, self._counts, strict=True)):
-            x = run_step(name, x, [getattr(self, f"c{i}_{j}") for j in range(count)])
+        for i, (name, count) in enumerate(self.steps):
+            x = OPERATIONS[name](x, *(getattr(self, f"c{i}_{j}") for j in range(count)))
         return x

@@ -21,21 +21,13 @@ TIME_NAMES = ("time", "t", "timestamp", "stamp")
 
 @dataclass(frozen=True)
 class Log:
-    """One recorded episode.
+    """One recorded episode of T steps."""
 
-    Attributes:
-        actions: ``[T, A]``.
-        action_names: of the columns.
-        observations: ``[T, O]``, O may be 0.
-        observation_names: of the columns.
-        period: seconds per step, or None where the log does not tell.
-    """
-
-    actions: Array
+    actions: Array  # [T, A]
     action_names: tuple[str, ...]
-    observations: Array
+    observations: Array  # [T, O], O may be 0
     observation_names: tuple[str, ...]
-    period: float | None
+    period: float | None  # seconds per step, if the log tells
 
 
 def read_log(
@@ -45,16 +37,11 @@ def read_log(
     time: str | None = None,
     period: float | None = None,
 ) -> Log:
-    """Read a CSV or NPZ file of one episode, a row per step.
+    """Read the named columns of a CSV or NPZ file of one episode, a row per step.
 
-    Args:
-        path: the file.
-        actions: the columns with actions; an NPZ array ``q`` of several columns is ``q``, and its
-            columns are ``q[0]``, ``q[1]``, ... Without names every column that is not named
-            otherwise.
-        observations: the columns with observations.
-        time: the column with seconds; by default one called "time", "t", "timestamp" or "stamp".
-        period: seconds per step, in place of a column with times.
+    An NPZ array ``q`` of several columns is ``q``, and its columns are ``q[0]``, ``q[1]``, ...
+    Without ``actions`` these are the columns that are not named otherwise, and without ``time`` the
+    seconds are in one of ``TIME_NAMES``; ``period`` is their step, in place of such a column.
     """
     path = Path(path)
     if period is not None and not 0 < period < math.inf:
@@ -77,18 +64,14 @@ def read_log(
             )
     if period is None and times:
         period = _period(path, columns[times[0]])
-    matrix = {part: [columns[name] for name in names] for part, names in
-              (("actions", acted), ("observations", observed))}  # fmt: skip
     length = len(columns[acted[0]])
     if length < 3:
         raise DamperError(f"{path} must have at least three steps, but has {length}.")
-    return Log(
-        np.column_stack(matrix["actions"]),
-        tuple(acted),
-        np.column_stack(matrix["observations"]) if observed else np.empty((length, 0)),
-        tuple(observed),
-        period,
-    )
+    action_values = np.column_stack([columns[name] for name in acted])
+    # The empty part keeps the shape where nothing is observed.
+    observed_values = [np.empty((length, 0)), *(columns[name] for name in observed)]
+    observation_values = np.column_stack(observed_values)
+    return Log(action_values, tuple(acted), observation_values, tuple(observed), period)
 
 
 def _select(path: Path, columns: dict[str, Array], names: Iterable[str]) -> list[str]:
@@ -115,7 +98,6 @@ def _period(path: Path, times: Array) -> float:
 
 
 def _read(path: Path) -> dict[str, Array]:
-    """Columns by name."""
     if not path.is_file():
         raise DamperError(f"{path} must be a CSV or NPZ file, but there is no such file.")
     if path.suffix.lower() == ".npz":
@@ -142,9 +124,8 @@ def _read_csv(path: Path) -> dict[str, Array]:
     else:
         rows = rows[1:]
     if len(set(header)) < len(header):
-        raise DamperError(
-            f"the columns of {path} must have different names, but two have the same."
-        )
+        what = f"the columns of {path} must have different names"
+        raise DamperError(f"{what}, but two have the same.")
     for i, row in enumerate(rows):
         if len(row) != len(header):
             raise DamperError(

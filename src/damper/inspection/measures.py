@@ -29,47 +29,32 @@ NARROW = 0.5  # share of the power above the frequency from which a peak is an o
 class ActionReport:
     """Measures of one action dimension; None where the log does not tell.
 
-    Attributes:
-        name: of the column.
-        mean_change: mean ``|Δa|`` per step, as a share of the range where bounds are given.
-        change_per_second: mean ``|Δa|`` per second, in the action's own unit.
-        sm: the paper's score.
-        dominant_frequency: of the strongest component, in Hz, or in cycles per step without a
-            period.
-        power_above: share of the motion's power above the given frequency.
-        shaking_frequency: of the strongest component above it, if the action shakes: if at least
-            5 % of its power is there.
-        saturation: share of steps at a bound.
-        coherence: the largest one with an observation at the shaking frequency, in [0, 1].
-        observation: the one that it belongs to, if the two move together.
-        lag: seconds (steps without a period) by which that observation follows the action;
-            negative if the action follows.
-        cause: "quiet" where the action does not shake; "loop" where it oscillates together with an
-            observation, at one frequency; "policy" where it shakes otherwise; "unknown" without
-            observations, or if the log is too short.
+    Frequencies are in Hz and lags in seconds, or in cycles per step and steps without a period.
     """
 
-    name: str
-    mean_change: float
-    change_per_second: float | None
-    sm: float
-    dominant_frequency: float | None
-    power_above: float
-    shaking_frequency: float | None
-    saturation: float | None
-    coherence: float | None
-    observation: str | None
-    lag: float | None
+    name: str  # of the column
+    mean_change: float  # mean |Δa| per step, as a share of the range where bounds are given
+    change_per_second: float | None  # mean |Δa| per second, in the action's own unit
+    sm: float  # the paper's score
+    dominant_frequency: float | None  # of the strongest component
+    power_above: float  # share of the motion's power above the given frequency
+    shaking_frequency: float | None  # of the strongest component above it, if the action shakes
+    saturation: float | None  # share of steps at a bound
+    coherence: float | None  # the largest with an observation at the shaking frequency, in [0, 1]
+    observation: str | None  # the one that it belongs to, if the two move together
+    lag: float | None  # by which that observation follows the action; negative if the action does
+    # "loop" where it oscillates with an observation at one frequency, "policy" where it shakes
+    # otherwise, "unknown" without observations or if the log is too short.
     cause: Cause
 
 
 class _Together(NamedTuple):
     """What an action's report says of the observations."""
 
-    coherence: float | None
-    observation: str | None
-    lag: float | None
     cause: Cause
+    coherence: float | None = None
+    observation: str | None = None
+    lag: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,14 +76,10 @@ def inspect_log(
     high: ArrayLike | None = None,
     above: float | None = None,
 ) -> Inspection:
-    """Measure every action of a log.
+    """Measure every action of a log; bounds are a number, or one per action.
 
-    Args:
-        log: what ``read_log`` returns.
-        low: the actions' lower bounds, a number or one per action; needs ``high``.
-        high: their upper bounds.
-        above: the frequency above which motion is shaking, in Hz, or in cycles per step where the
-            log has no period; by default a tenth of the control rate.
+    ``above`` is the frequency above which motion is shaking, in Hz, or in cycles per step where the
+    log has no period; by default a tenth of the control rate.
     """
     if above is None:
         above = ABOVE / (log.period or 1.0)
@@ -108,28 +89,26 @@ def inspect_log(
             f"above must be a frequency between 0 and {nyquist:g}, half the control rate, but "
             f"{above:g} was given."
         )
-    lows, highs = (_bounds(name, b, log) for name, b in (("low", low), ("high", high)))
-    reports = []
-    for i, name in enumerate(log.action_names):
-        bounds = (None if lows is None else lows[i], None if highs is None else highs[i])
-        reports.append(_report(log, i, name, bounds, above))
+    lows, highs = _bounds("low", low, log), _bounds("high", high, log)
+    count = len(log.action_names)
+    reports = [_report(log, i, lows[i], highs[i], above) for i in range(count)]
     return Inspection(tuple(reports), log.period, above)
 
 
-def _report(log: Log, i: int, name: str, bounds: tuple[Any, Any], above: float) -> ActionReport:
-    action, low, high = log.actions[:, i], *bounds
-    change = mean_change(action)
+def _report(log: Log, i: int, low: Any, high: Any, above: float) -> ActionReport:
+    action = log.actions[:, i]
     share = float(power_above(action, above, log.period))
     shaking = dominant_frequency(action, log.period, above)
-    together = _Together(None, None, None, "quiet")
+    strongest = float(dominant_frequency(action, log.period))
+    together = _Together("quiet")
     if share >= SHAKES:
         together = _together(log, i, float(shaking), above)
     return ActionReport(
-        name=name,
+        name=log.action_names[i],
         mean_change=mean_change(action, low, high),
-        change_per_second=change / log.period if log.period else None,
+        change_per_second=mean_change(action) / log.period if log.period else None,
         sm=smoothness(action),
-        dominant_frequency=_number(dominant_frequency(action, log.period)),
+        dominant_frequency=strongest if math.isfinite(strongest) else None,
         power_above=share,
         shaking_frequency=float(shaking) if share >= SHAKES else None,
         saturation=saturation(action, low, high) if low is not None else None,
@@ -168,7 +147,7 @@ def _together(log: Log, i: int, shaking: float, above: float) -> _Together:
     """How an action that shakes and the observations move at the shaking frequency."""
     count, period = log.observations.shape[1], log.period or 1.0
     if count == 0 or len(log.actions) < SHORTEST_LOG:
-        return _Together(None, None, None, "unknown")
+        return _Together("unknown")
     action = log.actions[:, i]
     frequencies, values, segments = coherence(action, log.observations)
     k = int(np.abs(frequencies - shaking * period).argmin())
@@ -177,13 +156,13 @@ def _together(log: Log, i: int, shaking: float, above: float) -> _Together:
     # Overlapping segments are not independent; of unrelated signals one in a hundred exceeds this.
     by_chance = 1.0 - (0.01 / count) ** (1.0 / (0.8 * segments - 1.0))
     if strongest < max(COHERENT, by_chance):
-        return _Together(strongest, None, None, "policy")
+        return _Together("policy", strongest)
     power = (np.abs(_segment_spectra(action[:, None])) ** 2).mean(0)[:, 0]
     peak = power[max(k - 2, 0) : k + 3].sum()
     oscillates = peak >= NARROW * power[frequencies > above * period].sum()
     lag = _lag(action, log.observations[:, column], log.period) * period
     cause: Cause = "loop" if oscillates else "policy"
-    return _Together(strongest, log.observation_names[column], lag, cause)
+    return _Together(cause, strongest, log.observation_names[column], lag)
 
 
 def _lag(action: Array, observation: Array, period: float | None) -> int:
@@ -202,17 +181,15 @@ def _lag(action: Array, observation: Array, period: float | None) -> int:
     return lags[int(np.argmax(values >= 0.98 * values.max()))]
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _bounds(name: str, bound: ArrayLike | None, log: Log) -> Array | None:
+def _bounds(name: str, bound: ArrayLike | None, log: Log) -> list[Any] | Array:
+    """A bound for every action, None where there is none."""
+    count = len(log.action_names)
     if bound is None:
-        return None
+        return [None] * count
     values = np.atleast_1d(np.asarray(bound, np.float64))
-    if values.shape not in ((1,), (len(log.action_names),)):
+    if values.shape not in ((1,), (count,)):
         raise DamperError(
-            f"{name} must be one number, or one for each of the {len(log.action_names)} actions, "
-            f"but {values.size} were given."
+            f"{name} must be one number, or one for each of the {count} actions, but {values.size} "
+            "were given."
         )
-    return np.broadcast_to(values, (len(log.action_names),))
+    return np.broadcast_to(values, (count,))

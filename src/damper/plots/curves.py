@@ -13,24 +13,13 @@ from damper.engine.run.folder import Run
 from damper.plots.style import draw_curve, plain_log_ticks, saved_figure, shades
 from damper.seed_groups import group_by_settings
 
-PANELS = {"return": "return", "sm": "sm (training)"}
-EMPHASISED = (
-    "plain",
-    "damper",
-)  # whose seeds' range is shaded where shades of all would hide each other
-MAX_SHADED = 3
+PANELS = {"return": "return", "mean_change": "mean |Δa| (training)"}
+MAX_SHADED = 3  # lines with shades of their seeds' range, which hide each other
+EMPHASISED = ("plain", "damper")  # shaded among more
 
 
 def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
-    """One panel per measure, one line per group of agents.
-
-    The seeds' range is shaded for up to three, or the chosen.
-
-    Args:
-        runs: by method.
-        path: where to write; the ending chooses the format.
-        title: what task this is.
-    """
+    """One panel per measure, one line per group of agents of the runs, which are by method."""
     lines = []
     for method, run in runs.items():
         groups = group_by_settings(run.agents)
@@ -50,23 +39,22 @@ def draw_curves(runs: Mapping[str, Run], path: Path, title: str = "") -> Path:
         axes[-1].set_yscale("log")
         plain_log_ticks(axes[-1].yaxis)
         if handles := axes[0].get_legend_handles_labels()[0]:
-            figure.legend(
-                handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=9
-            )
+            place: Any = {"loc": "outside lower center", "ncols": 5, "frameon": False}
+            figure.legend(handles=handles, fontsize=9, **place)
         figure.suptitle(f"{title}, mean and range of the seeds", x=0.01, ha="left", fontsize=11)
     return path
 
 
 def _series(run: Run, measure: str, members: list[int]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Steps, and mean, lowest and highest ``[3, steps]``."""
-    rows = [
-        (line["step"], [line[measure][i] for i in members])
-        for line in run.metrics()
-        if measure in line
-    ]
-    rows = [(step, values) for step, values in rows if any(value is not None for value in values)]
+    steps, rows = [], []
+    for line in run.metrics():
+        row = [line[measure][i] for i in members] if measure in line else []
+        if any(value is not None for value in row):
+            steps.append(line["step"])
+            rows.append(row)
     if not rows:
         return np.empty(0), np.empty((3, 0))
-    table = np.array([values for _, values in rows], dtype=np.float64)
+    table = np.array(rows, dtype=np.float64)
     values = [function(table, axis=1) for function in (np.nanmean, np.nanmin, np.nanmax)]
-    return np.array([step for step, _ in rows]), np.stack(values)
+    return np.array(steps), np.stack(values)

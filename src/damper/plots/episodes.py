@@ -35,23 +35,18 @@ def _first(evaluation: Evaluation, method: str) -> Iterator[tuple[str, Episode, 
 def film_evaluations(
     evaluations: Mapping[str, Evaluation], path: Path, env: EnvLike | None = None, steps: int = 500
 ) -> Path:
-    """Film the first episodes of several evaluations side by side.
+    """Film the first episodes of several evaluations side by side, as a .gif or .mp4.
 
-    Args:
-        evaluations: of one environment, by method or another name.
-        path: where to write; .gif or .mp4.
-        env: the environment, where the evaluations do not tell it.
-        steps: the most to show.
+    The evaluations are of one environment, by method or another name; ``env`` is needed where they
+    do not record it. At most ``steps`` steps are shown.
     """
     shown = []
     for name, evaluation in evaluations.items():
         for label, episode, trace in _first(evaluation, name):
             shown.append((f"{name} {label}".removesuffix(" all"), evaluation, episode, trace))
     if len(shown) > MAX_FILMS:
-        raise DamperError(
-            f"a video must have at most {MAX_FILMS} settings side by side, but {len(shown)} were "
-            "given."
-        )
+        most = f"a video must have at most {MAX_FILMS} settings side by side"
+        raise DamperError(f"{most}, but {len(shown)} were given.")
     films = {}
     for label, evaluation, episode, trace in shown:
         period = find_task(evaluation.env).period

@@ -23,12 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Draw = Callable[["Figure"], None]  # sets the size of an empty figure and fills it
-INK, GREY, FAINT, GUIDE = (
-    "#2b2b2b",
-    "#475569",
-    "#94a3b8",
-    "#d8dde3",
-)  # text, axes and notes, lines, lines behind others
+INK, GREY = "#2b2b2b", "#475569"  # text; axes and notes
+FAINT, GUIDE = "#94a3b8", "#d8dde3"  # lines; lines behind others
 DPI = 150
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -59,29 +55,23 @@ def import_matplotlib(extra: str = "plot") -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise MissingExtraError(
-            f'figures need matplotlib: pip install "damper-rl[{extra}]".'
-        ) from error
+        fix = f'pip install "damper-rl[{extra}]"'
+        raise MissingExtraError(f"figures need matplotlib: {fix}.") from error
     return matplotlib
 
 
 def styled(rc: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
     """A block in which ``STYLE``, and over it ``rc``, are matplotlib's settings."""
-    settings: dict[str, Any] = {**STYLE, **(rc or {})}
-    return import_matplotlib().rc_context(settings)
+    return import_matplotlib().rc_context(STYLE | dict(rc or {}))
 
 
 @contextmanager
 def saved_figure(*paths: Path, rc: Mapping[str, Any] | None = None) -> Iterator[Figure]:
-    """An empty figure, ``styled``, that is written to every path when the block ends.
-
-    Their endings are the formats.
-    """
+    """An empty figure, ``styled``, that is written to every path when the block ends."""
     formats = [path.suffix.removeprefix(".") for path in paths]
     if unknown := [name for name in formats if name not in METADATA]:
-        raise DamperError(
-            f"formats must be among {', '.join(METADATA)}, but {unknown[0]} was given."
-        )
+        listed = ", ".join(METADATA)
+        raise DamperError(f"formats must be among {listed}, but {unknown[0]} was given.")
     with styled(rc):
         from matplotlib.figure import Figure
 
@@ -135,36 +125,30 @@ LOOKS = {
     "scalarization": Look("#334155", "p", (1, 2)),
 }
 _OTHERS = (
-    *(Look("#117733", "d", (2, 2)), Look("#882255", "*", (5, 3)), Look("#8a8a1f", "8", (3, 1))),
-    *(
-        Look("#2b7f76", "H", (1, 1.5)),
-        Look("#a14a5a", "4", (6, 3)),
-        Look("#7c5e3c", "3", (2, 1, 1, 1)),
-    ),
+    Look("#117733", "d", (2, 2)),
+    Look("#882255", "*", (5, 3)),
+    Look("#8a8a1f", "8", (3, 1)),
+    Look("#2b7f76", "H", (1, 1.5)),
+    Look("#a14a5a", "4", (6, 3)),
+    Look("#7c5e3c", "3", (2, 1, 1, 1)),
 )
 
 
 def look(method: str) -> Look:
-    """The method's look, the same in every picture.
-
-    One of a few others for methods that the paper does not have.
-    """
+    """The method's look, the same in every picture; one of a few for methods not in the paper."""
     return LOOKS.get(method) or _OTHERS[zlib.crc32(method.encode()) % len(_OTHERS)]
 
 
 def shades(method: str, count: int) -> list[Look]:
-    """Looks for several settings of one method.
-
-    From light to its own colour, the dashes differing too.
-    """
+    """Looks for several settings of one method, from light to its own colour, dashes differing."""
     usual, dashes = look(method), ((1, 1), (3, 1), (5, 2), (3, 1, 1, 1), (6, 1, 1, 1), ())
     if count == 1:
         return [usual]
-    mixed = [mix(usual.colour, "#ffffff", 0.6 * (1 - i / (count - 1))) for i in range(count)]
-    return [
-        Look(colour, usual.marker, dashes[(i - count) % len(dashes)])
-        for i, colour in enumerate(mixed)
-    ]
+    looks = []
+    for i in range(count):
+        colour = mix(usual.colour, "#ffffff", 0.6 * (1 - i / (count - 1)))
+        looks.append(Look(colour, usual.marker, dashes[(i - count) % len(dashes)]))
+    return looks
 
 
 def mix(first: str, second: str, share: float) -> str:
@@ -182,46 +166,28 @@ def draw_curve(
     band: bool,
     strong: bool,
 ) -> None:
-    """A line of means with a few markers.
+    """A line of means with a few markers; ``values`` are mean, lowest and highest, ``[3, T]``.
 
-    Args:
-        axis: where to draw.
-        steps: of the points, T of them.
-        values: mean, lowest and highest, ``[3, T]``.
-        look: of the line.
-        label: for the legend.
-        band: shade the range.
-        strong: draw it above the others, thicker.
+    ``band`` shades the range; a ``strong`` line is thicker and above the others.
     """
     mean, low, high = values
     if band:
         axis.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
-    marked = np.linspace(0, len(steps) - 1, 6).round().astype(int)[1:-1] if len(steps) > 8 else None
-    width = 1.8 if strong else 1.1
-    axis.plot(
-        steps,
-        mean,
-        **look.line,
-        label=label,
-        linewidth=width,
-        zorder=3 if strong else 2,
-        marker=look.marker,
-        markersize=4,
-        markevery=None if marked is None else marked.tolist(),
-    )
+    marked = None
+    if len(steps) > 8:
+        marked = np.linspace(0, len(steps) - 1, 6).round().astype(int)[1:-1].tolist()
+    width, height = (1.8, 3) if strong else (1.1, 2)
+    marks = {"marker": look.marker, "markersize": 4, "markevery": marked}
+    axis.plot(steps, mean, **look.line, **marks, label=label, linewidth=width, zorder=height)
 
 
 def plain_log_ticks(axis: Any) -> None:
-    """On a logarithmic axis that has its data.
-
-    Numbers as people write them, few enough not to touch.
-    """
+    """Numbers as people write them, few enough not to touch, on a logarithmic axis with data."""
     from matplotlib import ticker
 
     low, high = axis.get_view_interval()
-    steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0) if high / low < 1000 else (1.0,)
-    axis.set_major_locator(
-        ticker.LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0) if high / low < 4 else steps)
-    )
+    choices = {4: (1.0, 1.5, 2.0, 3.0, 5.0), 30: (1.0, 2.0, 5.0), 1000: (1.0, 3.0)}
+    steps = next((steps for ratio, steps in choices.items() if high / low < ratio), (1.0,))
+    axis.set_major_locator(ticker.LogLocator(subs=steps))
     axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     axis.set_minor_locator(ticker.NullLocator())

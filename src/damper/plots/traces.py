@@ -30,64 +30,50 @@ def draw_traces(
 ) -> Path:
     """One row per trace: its actions at left, the spectrum of their motion at right.
 
-    Of several action dimensions the one that moves most is drawn, and named.
-
-    Args:
-        traces: by label, all of one environment.
-        path: where to write; the ending chooses the format.
-        title: what task and seed this is.
-        period: seconds per step, for axes in seconds and hertz.
+    Of several action dimensions the one that moves most is drawn, and named. With ``period``, the
+    seconds per step, axes are in seconds and hertz.
     """
     count, dimension = len(traces), busiest_dimension(list(traces.values()))
     with saved_figure(path) as figure:
         figure.set_size_inches(9, 1.1 + 1.6 * count)
-        axes = figure.subplots(
-            count, 2, squeeze=False, sharex="col", sharey="col", width_ratios=(2.2, 1)
-        )
+        shared: dict[str, Any] = {"sharex": "col", "sharey": "col"}
+        axes = figure.subplots(count, 2, squeeze=False, width_ratios=(2.2, 1), **shared)
         for (label, trace), (left, right) in zip(traces.items(), axes, strict=True):
             moved = mean_change(trace.actions, trace.low, trace.high)
             draw_trace(left, trace, dimension, period)
             left.set_title(f"{label}: moves {100 * moved:.1f} % of its range per step", fontsize=10)
             _draw_spectrum(right, trace, dimension, period)
-        size, longest = len(trace.low), max(len(trace.actions) for trace in traces.values())
-        part = f", first {WINDOW} of {longest:,} steps" if longest > WINDOW else ""
-        axes[-1][0].set_xlabel(("time (s)" if period else "step") + part)
-        axes[-1][1].set_xlabel("frequency (Hz)" if period else "frequency (cycles per step)")
+        size = len(trace.low)
+        label_axes(axes[-1], max(len(trace.actions) for trace in traces.values()), period)
         chosen = f"; action {dimension + 1} of {size}, which moves most" if size > 1 else ""
         figure.suptitle(title + chosen, x=0.01, ha="left", fontsize=11)
     return path
 
 
+def label_axes(row: Any, longest: int, period: float | None) -> None:
+    """Units of an axis of actions, the first of ``longest``, and of one of their spectrum."""
+    part = f", first {WINDOW} of {longest:,} steps" if longest > WINDOW else ""
+    row[0].set_xlabel(("time (s)" if period else "step") + part)
+    row[1].set_xlabel("frequency (Hz)" if period else "frequency (cycles per step)")
+
+
 def busiest_dimension(traces: Sequence[Trace]) -> int:
     """The action dimension that moves most per step, as a share of its range, over all traces."""
-    moves = [
-        np.abs(np.diff(t.actions, axis=0)).mean(0) / (t.high - t.low)
-        for t in traces
-        if len(t.actions) > 1
-    ]
+    moving = [trace for trace in traces if len(trace.actions) > 1]
+    moves = [np.abs(np.diff(t.actions, axis=0)).mean(0) / (t.high - t.low) for t in moving]
     return int(np.argmax(np.mean(moves, axis=0))) if moves else 0
 
 
 def draw_trace(axis: Any, trace: Trace, dimension: int = 0, period: float | None = None) -> None:
     """The first steps of an action on the scale of its range, the bounds drawn and on the axis."""
-    shown, low, high = (
-        trace.actions[:WINDOW, dimension],
-        float(trace.low[dimension]),
-        float(trace.high[dimension]),
-    )
-    axis.step(
-        np.arange(len(shown)) * (period or 1.0),
-        shown,
-        where="post",
-        color=trace.look.colour,
-        linewidth=1.1,
-    )
+    low, high = float(trace.low[dimension]), float(trace.high[dimension])
+    shown = trace.actions[:WINDOW, dimension]
+    times = np.arange(len(shown)) * (period or 1.0)
+    axis.step(times, shown, where="post", color=trace.look.colour, linewidth=1.1)
     for bound in (low, high):
         axis.axhline(bound, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-    margin = 0.06 * (high - low)
-    axis.set(
-        ylim=(low - margin, high + margin), yticks=[low, (low + high) / 2, high], ylabel="action"
-    )
+    margin, middle = 0.06 * (high - low), (low + high) / 2
+    axis.set(ylim=(low - margin, high + margin), yticks=[low, middle, high], ylabel="action")
     axis.yaxis.set_major_formatter("{x:.3g}")
 
 

@@ -1,7 +1,4 @@
-"""Policies at work, side by side.
-
-What the environment shows, and the action trace running below.
-"""
+"""Videos of policies side by side, with the action trace running below each."""
 
 from __future__ import annotations
 
@@ -31,16 +28,12 @@ COLOURS = 96  # of a GIF
 WIDTH, HEIGHT, BELOW, DPI = 3.2, 3.4, 1.3, 100  # inches of a column: picture, trace
 GL = (
     "MuJoCo draws with OpenGL: set MUJOCO_GL=egl where there is a GPU, or install OSMesa (the "
-    "system package "
-    "libosmesa6) and set MUJOCO_GL=osmesa"
+    "system package libosmesa6) and set MUJOCO_GL=osmesa"
 )
 
 
 class Film(NamedTuple):
-    """An episode as it looked.
-
-    A picture ``[h, w, 3]`` after every ``stride`` steps, and its actions.
-    """
+    """Pictures ``[h, w, 3]`` of an episode, one after every ``stride`` steps, and its actions."""
 
     pictures: list[NDArray[np.uint8]]
     stride: int
@@ -63,14 +56,10 @@ def check_video(path: Path) -> None:
 
 
 def film(episode: Episode, trace: Trace, env: EnvLike, period: float | None, steps: int) -> Film:
-    """Play an evaluated episode again, and look.
+    """Play an evaluated episode again, from its seed and actions, and take pictures.
 
-    Args:
-        episode: what to play: its seed and the actions that were sent.
-        trace: the same actions, to draw.
-        env: the environment of the episode.
-        period: seconds per step; a step is a picture where nobody knows it.
-        steps: the most to show.
+    Without a ``period``, the seconds per step, every step is a picture; ``steps`` is the most to
+    show.
     """
     stride = max(1, round(1.0 / (RATE * period))) if period else 1
     pictures, total, actions = [], 0.0, episode.executed
@@ -86,38 +75,29 @@ def film(episode: Episode, trace: Trace, env: EnvLike, period: float | None, ste
     if not np.isclose(total, episode.total, rtol=1e-3, atol=1e-3):
         raise DamperError(
             "env must play the same episode from the same seed and actions to be filmed, but "
-            f"{_name(made)!r} gave "
-            f"{total:g} instead of {episode.total:g}: use one whose only randomness is Gymnasium's."
+            f"{_name(made)!r} gave {total:g} instead of {episode.total:g}: use one whose only "
+            "randomness is Gymnasium's."
         )
     return Film(pictures, stride, trace)
 
 
 def _drawable(env: EnvLike) -> gymnasium.Env[Any, Any]:
-    """The environment with a renderer."""
     spec = gymnasium.spec(find_task(env).gymnasium_id) if isinstance(env, str) else env
-    follows = (
-        isinstance(spec, EnvSpec)
-        and _is_mujoco(spec)
-        and not {"camera_id", "camera_name"} & set(spec.kwargs)
-    )
-    more = {"camera_name": "track"} if follows else {}
-    os.environ.setdefault(
-        "SDL_VIDEODRIVER", "dummy"
-    )  # pictures need no screen, whose absence SDL would complain of
+    more = {}
+    if isinstance(spec, EnvSpec) and _is_mujoco(spec):
+        # A camera that follows the robot, unless another one was chosen.
+        more = {} if {"camera_id", "camera_name"} & set(spec.kwargs) else {"camera_name": "track"}
+    # Pictures need no screen, whose absence SDL would complain of.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     try:
         return make_env(env, render_mode="rgb_array", **more)
     except DamperError as error:
-        if not isinstance(env, str | EnvSpec):
-            raise DamperError(
-                "env must take render_mode='rgb_array' to be filmed, but its maker does not."
-            ) from error
-        if "'render_mode'" not in str(error):
+        if isinstance(env, str | EnvSpec) and "'render_mode'" not in str(error):
             raise
-        name = env if isinstance(env, str) else env.id
+        name = "" if callable(env) else f"={getattr(env, 'id', env)!r}"
         raise DamperError(
-            f"env={name!r} must take render_mode='rgb_array' to be filmed, but does not: let it "
-            "draw, or leave the "
-            "video out."
+            f"env{name} must take render_mode='rgb_array' to be filmed, but does not: let it draw, "
+            "or leave the video out."
         ) from error
 
 
@@ -131,28 +111,22 @@ def _picture(env: gymnasium.Env[Any, Any]) -> NDArray[np.uint8]:
 
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", module="glfw"
-            )  # of a missing display; the error below says what to do
+            # glfw's warning of a missing display; the error below says what to do.
+            warnings.filterwarnings("ignore", module="glfw")
             shown: Any = env.render()
         picture = Image.fromarray(np.asarray(shown, np.uint8))
     except Exception as error:  # whatever a graphics library raises where there is no graphics
-        module = str(env.spec.entry_point) if env.spec else ""
-        fix = (
-            GL
-            if ".mujoco." in module
-            else 'pip install "damper-rl[video]" brings what Gymnasium draws with'
-        )
-        reason = (str(error) if type(error).__str__ is Exception.__str__ else "") or type(
-            error
-        ).__name__
+        fix = 'pip install "damper-rl[video]" brings what Gymnasium draws with'
+        if _is_mujoco(env.spec):
+            fix = GL
+        message = str(error) if type(error).__str__ is Exception.__str__ else ""
         raise DamperError(
-            f"env={_name(env)!r} must be drawable to be filmed, but is not here ({reason}): {fix}."
+            f"env={_name(env)!r} must be drawable to be filmed, but is not here "
+            f"({message or type(error).__name__}): {fix}."
         ) from error
-    share = WIDTH * DPI / picture.width
-    return np.asarray(
-        picture.resize((int(WIDTH * DPI), int(picture.height * share)), Image.Resampling.LANCZOS)
-    )
+    width = int(WIDTH * DPI)
+    height = int(picture.height * WIDTH * DPI / picture.width)
+    return np.asarray(picture.resize((width, height), Image.Resampling.LANCZOS))
 
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
@@ -160,21 +134,17 @@ def _name(env: gymnasium.Env[Any, Any]) -> str:
 
 
 def write_video(films: Mapping[str, Film], path: Path, period: float | None = None) -> Path:
-    """Write films of one environment side by side as a GIF or an MP4.
+    """Write films of one environment, by label, side by side as a GIF or an MP4.
 
-    One that ends early stays at its last picture.
-
-    Args:
-        films: by label.
-        path: where to write; the ending chooses the format.
-        period: seconds per step, for the speed of life and an axis in seconds.
+    One that ends early stays at its last picture. ``period``, the seconds per step, sets the speed.
     """
     stride = next(iter(films.values())).stride
     rate = 1.0 / (stride * period) if period else RATE
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.part{path.suffix}")
+    write = _write_gif if path.suffix == ".gif" else _write_mp4
     with styled():
-        (_write_gif if path.suffix == ".gif" else _write_mp4)(_frames(films, period), part, rate)
+        write(_frames(films, period), part, rate)
     part.replace(path)
     return path
 
@@ -184,24 +154,17 @@ def _frames(films: Mapping[str, Film], period: float | None) -> Iterator[NDArray
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure, unit = (
-        Figure((WIDTH * len(films), HEIGHT + BELOW), DPI, layout="constrained"),
-        period or 1.0,
-    )
+    figure = Figure((WIDTH * len(films), HEIGHT + BELOW), DPI, layout="constrained")
     canvas: Any = FigureCanvasAgg(figure)
     axes = figure.subplots(2, len(films), squeeze=False, height_ratios=(HEIGHT, BELOW))
     dimension = busiest_dimension([film.trace for film in films.values()])
-    length, stride = (
-        max(len(film.pictures) for film in films.values()),
-        next(iter(films.values())).stride,
-    )
+    length, unit = max(len(film.pictures) for film in films.values()), period or 1.0
+    stride = next(iter(films.values())).stride
     moving = []
     for (label, film), (above, below) in zip(films.items(), axes.T, strict=True):
         actions, low, high, _ = film.trace
         moved = f"moves {100 * mean_change(actions, low, high):.1f} % of its range per step"
-        above.set_title(
-            f"{label}\n{moved}", loc="center", fontsize=9
-        )  # which may be wider than its picture
+        above.set_title(f"{label}\n{moved}", loc="center", fontsize=9)
         above.axis("off")
         draw_trace(below, film.trace._replace(actions=actions[:1]), dimension, period)
         below.set(xlim=(0, length * stride * unit), xlabel="time (s)" if period else "step")
@@ -227,14 +190,8 @@ def _write_gif(frames: Iterator[NDArray[np.uint8]], path: Path, rate: float) -> 
     some = np.concatenate([np.asarray(pictures[i]) for i in (0, len(pictures) // 2, -1)])
     palette = Image.fromarray(some).quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
     small = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    small[0].save(
-        path,
-        save_all=True,
-        append_images=small[1:],
-        duration=round(1000 / rate),
-        loop=0,
-        optimize=True,
-    )
+    options: dict[str, Any] = {"duration": round(1000 / rate), "loop": 0, "optimize": True}
+    small[0].save(path, save_all=True, append_images=small[1:], **options)
 
 
 def _write_mp4(frames: Iterator[NDArray[np.uint8]], path: Path, rate: float) -> None:

@@ -46,12 +46,8 @@ class Episode:
 
     def record(self) -> dict[str, Any]:
         """The episode's numbers; with a filter also the measures of the policy's raw actions."""
-        record = {
-            "seed": self.seed,
-            "return": self.total,
-            "length": self.length,
-            "terminated": self.terminated,
-        }
+        record = {"seed": self.seed, "return": self.total, "length": self.length}
+        record["terminated"] = self.terminated
         record |= metrics.summary(self.executed, self.low, self.high)
         if self.filtered:
             raw = metrics.summary(self.raw, self.low, self.high)
@@ -62,9 +58,8 @@ class Episode:
 def evaluation_seeds(episodes: int) -> tuple[int, ...]:
     """The protocol's ten fixed seeds, then 1,000,000, 1,000,001, ... for more episodes."""
     if not isinstance(episodes, int | Integral) or episodes < 1:
-        raise DamperError(
-            f"episodes must be at least 1, a whole number, but {episodes!r} was given."
-        )
+        what = "episodes must be at least 1, a whole number"
+        raise DamperError(f"{what}, but {episodes!r} was given.")
     episodes = operator.index(episodes)
     extra = range(FIRST_EXTRA_SEED, FIRST_EXTRA_SEED + max(0, episodes - len(EVALUATION_SEEDS)))
     return (*EVALUATION_SEEDS[:episodes], *extra)
@@ -94,25 +89,17 @@ def run_episodes(
     are d and A if they are known; an environment with other sizes is refused.
     """
     pool = make_pool(env, seeds, backend, threads, **(env_kwargs or {}))
-    spec, count = pool.spec, len(seeds)
+    spec = pool.spec
     try:
         check_fit(spec, sizes)
-        raw, executed, totals, lengths, terminated = _run(act, pool, count, filter)
+        raw, executed, totals, lengths, terminated = _run(act, pool, len(seeds), filter)
     finally:
         pool.close()
-    episodes = [
-        Episode(
-            seed,
-            float(totals[i]),
-            bool(terminated[i]),
-            raw[: lengths[i], i],
-            executed[: lengths[i], i],
-            spec.low,
-            spec.high,
-            filter is not None,
-        )
-        for i, seed in enumerate(seeds)
-    ]
+    episodes, filtered = [], filter is not None
+    for i, seed in enumerate(seeds):
+        actions = raw[: lengths[i], i], executed[: lengths[i], i]
+        outcome = float(totals[i]), bool(terminated[i])
+        episodes.append(Episode(seed, *outcome, *actions, spec.low, spec.high, filtered))
     return episodes, spec
 
 
@@ -134,9 +121,8 @@ def _as_array(actions: Any) -> NDArray[Any]:
         # Parts of different shapes; a tensor on a GPU or with a gradient.
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf":
-        hint = "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
-        if isinstance(actions, tuple):
-            hint = "predict(obs)[0]"
+        module = "actor(torch.as_tensor(obs)).detach().cpu().numpy()"
+        hint = "predict(obs)[0]" if isinstance(actions, tuple) else module
         raise DamperError(
             "the policy must return its actions as one array [N, A], but returned a "
             f"{type(actions).__name__}: wrap it, as in lambda obs: {hint}."

@@ -27,7 +27,6 @@ from damper.policies.episodes import Act, Episode, evaluation_seeds, run_episode
 from damper.policies.filters import Filter, parse_filter
 from damper.policies.loaded import LoadedPolicy, Request
 from damper.policies.opening import open_policies
-from damper.policies.policy import Policy
 from damper.provenance import versions
 from damper.seed_groups import group_by_settings
 
@@ -56,10 +55,9 @@ class Evaluation:
         """One flat row per agent and episode."""
         rows = []
         for index, (agent, episodes) in enumerate(zip(self.agents, self.episodes, strict=True)):
-            for episode in episodes:
-                settings = {name: value for name, value in agent.items() if name != "seed"}
-                row = {"agent": index, "training_seed": agent["seed"], **settings}
-                rows.append({**row, **episode.record()})
+            settings = {name: value for name, value in agent.items() if name != "seed"}
+            row = {"agent": index, "training_seed": agent["seed"], **settings}
+            rows += [row | episode.record() for episode in episodes]
         return rows
 
     def summary(self) -> dict[str, dict[str, dict[str, float]]]:
@@ -70,13 +68,13 @@ class Evaluation:
         records = [[episode.record() for episode in episodes] for episodes in self.episodes]
         first = records[0][0]
         names = ["length", *(name for name, value in first.items() if isinstance(value, float))]
-        groups = {}
-        for label, members in group_by_settings(self.agents).items():
-            groups[label] = {
-                name: _spreads(np.array([[row[name] for row in records[i]] for i in members]))
-                for name in names
-            }
-        return groups
+        tables = {
+            name: np.array([[row[name] for row in rows] for rows in records]) for name in names
+        }
+        return {
+            label: {name: _spreads(table[members]) for name, table in tables.items()}
+            for label, members in group_by_settings(self.agents).items()
+        }
 
     def constant_agents(self) -> list[int]:
         """Agents that hold one action throughout each episode: their smoothness means nothing."""
@@ -94,12 +92,12 @@ class Evaluation:
         facts = {"env": self.env, "env_spec": self.env_spec, "steps": steps}
         content = {**facts, "versions": self.versions, "episodes": self.records()}
         write_json(folder / "episodes.json", content)
-        traces = {
-            f"{kind}.{agent:04d}.{episode.seed}": np.ascontiguousarray(getattr(episode, kind))
-            for agent, episodes in enumerate(self.episodes)
-            for episode in episodes
-            for kind in ("raw", "executed")
-        }
+        traces = {}
+        for agent, episodes in enumerate(self.episodes):
+            for episode in episodes:
+                name = f"{agent:04d}.{episode.seed}"
+                traces[f"raw.{name}"] = np.ascontiguousarray(episode.raw)
+                traces[f"executed.{name}"] = np.ascontiguousarray(episode.executed)
         write_bytes(folder / "traces.safetensors", save(traces))
 
 
@@ -154,25 +152,15 @@ def evaluate(
             f"env must be given, because {what} does not record its environment: give its id or a "
             "function that makes it (env=, --env)."
         )
+    act, all_seeds = _together(policies), [*seeds] * len(policies)
+    options = (backend, env_threads, chosen, first.sizes)
     with torch_threads(1):  # one step's matrix products are too small to share
-        recorded, spec = run_episodes(
-            _together(policies),
-            first.env,
-            [seed for _ in policies for seed in seeds],
-            backend,
-            env_threads,
-            chosen,
-            first.sizes,
-        )
+        recorded, spec = run_episodes(act, first.env, all_seeds, *options)
     _compare_ranges(first, spec)
-    evaluation = Evaluation(
-        spec.id,
-        [policy.agent for policy in policies],
-        [recorded[i : i + len(seeds)] for i in range(0, len(recorded), len(seeds))],
-        versions(),
-        to_json(spec.env_spec),
-        first.facts,
-    )
+    agents = [policy.agent for policy in policies]
+    by_agent = [recorded[i : i + len(seeds)] for i in range(0, len(recorded), len(seeds))]
+    env_spec = to_json(spec.env_spec)
+    evaluation = Evaluation(spec.id, agents, by_agent, versions(), env_spec, first.facts)
     for agent in evaluation.constant_agents():
         warn_of_constant_action(policies[agent])
     return evaluation
@@ -182,27 +170,22 @@ def _check_seeds(seeds: Any) -> tuple[int, ...]:
     try:
         return tuple(operator.index(seed) for seed in seeds)
     except TypeError as error:
-        raise DamperError(
-            f"seeds must be the environments' seeds, as in [0, 1], but {seeds!r} was given: use "
-            "episodes for a number of them."
-        ) from error
+        given = f"{seeds!r} was given: use episodes for a number of them"
+        what = "seeds must be the environments' seeds, as in [0, 1]"
+        raise DamperError(f"{what}, but {given}.") from error
 
 
 def _compare_ranges(policy: LoadedPolicy, spec: Spec) -> None:
-    """Warn where the policy acts in another range than the environment's.
-
-    The same number means another force there.
-    """
+    """Warn where the policy acts in another range: the same number means another force there."""
     given = np.array([np.ravel(policy.low), np.ravel(policy.high)], float)
     taken = np.array([spec.low, spec.high])
     if given.shape == taken.shape and np.isfinite(given).all() and not np.allclose(given, taken):
+        ranges = (*given.tolist(), spec.id, *taken.tolist())
         logging.getLogger("damper").warning(
             "the policy's actions go from %s to %s, but %s takes actions from %s to %s: they were "
             "clipped, not rescaled; evaluate it in the environment that it was trained in, or wrap "
             "this one to take the policy's range.",
-            *given.tolist(),
-            spec.id,
-            *taken.tolist(),
+            *ranges,
         )
 
 
@@ -227,18 +210,13 @@ def _together(policies: Sequence[LoadedPolicy]) -> Act:
     A diverged policy is still evaluated: where it gives NaN, the action is the middle of the range,
     or 0 for a policy that is cut to its range (PPO's).
     """
-    weights = [policy.weights for policy in policies if policy.weights is not None]
-    first = policies[0]
-    if not weights:
-        return first.act
-    if not weights[0].info.squash:  # always a single policy: runs hold TD3's and SAC's
-        return lambda obs: np.nan_to_num(first.act(obs))
-    return _stacked(weights)
-
-
-def _stacked(policies: Sequence[Policy]) -> Act:
-    first, count = policies[0], len(policies)
-    flat_params = torch.stack([policy.flat_params for policy in policies])
+    several = [policy.weights for policy in policies if policy.weights is not None]
+    if not several:
+        return policies[0].act
+    first, count = several[0], len(several)
+    if not first.info.squash:  # always a single policy: runs hold TD3's and SAC's
+        return lambda obs: np.nan_to_num(first(obs))
+    flat_params = torch.stack([policy.flat_params for policy in several])
     low, high = torch.tensor([first.info.low, first.info.high], dtype=flat_params.dtype)
     # Agents of a run share one architecture, so that one stack of weights acts for all.
     actor = StackedActor(first.layout.unflatten(flat_params), first.info.activation)
@@ -247,7 +225,7 @@ def _stacked(policies: Sequence[Policy]) -> Act:
     def act(obs: NDArray[np.float32]) -> NDArray[np.float32]:
         rows = obs.reshape(count, -1, obs.shape[-1])
         if first.normaliser is not None:
-            pairs = zip(policies, rows, strict=True)
+            pairs = zip(several, rows, strict=True)
             rows = np.stack([policy.normalised(row) for policy, row in pairs])
         mu = torch.nan_to_num(actor(torch.from_numpy(rows).to(flat_params.dtype))).flatten(0, 1)
         actions: torch.Tensor = unscale_action(mu, low, high)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +30,25 @@ def open_exported(path: Path, request: Request) -> list[LoadedPolicy]:
             "the ONNX file, or, if you trust its author, add --trust (trust=True)."
         )
     run, contract = open_file(path)
-    action, env_spec = contract.get("action", {}), contract.get("env_spec")
-    training = contract.get("training", {})
-    seed, sizes = training.get("seed"), None
-    if contract:
-        sizes = contract["observation"]["shape"][1], action["shape"][1]
-    policy = LoadedPolicy(
-        run,
-        EnvSpec.from_json(env_spec) if env_spec else None,
-        training,
-        agent={"seed": -1 if seed is None else seed},
-        refusal=DamperError(
-            f"{path} is already an exported file: export the run or model it came from."
-        ),
-        low=action.get("low") or (),
-        high=action.get("high") or (),
-        smoothness=contract.get("smoothness"),
-        sizes=sizes,
+    refusal = DamperError(
+        f"{path} is already an exported file: export the run or model it came from."
     )
-    return [policy]
+    policy = LoadedPolicy(run, refusal=refusal)
+    if not contract:
+        return [policy]
+    action, env_spec, training = contract["action"], contract["env_spec"], contract["training"]
+    seed = training.get("seed")
+    complete = replace(
+        policy,
+        env=EnvSpec.from_json(env_spec) if env_spec else None,
+        facts=training,
+        agent={"seed": -1 if seed is None else seed},
+        low=action["low"],
+        high=action["high"],
+        smoothness=contract["smoothness"],
+        sizes=(contract["observation"]["shape"][1], action["shape"][1]),
+    )
+    return [complete]
 
 
 def open_file(path: Path) -> tuple[Runner, dict[str, Any]]:
@@ -62,9 +63,8 @@ def import_onnx(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError as error:
-        raise MissingExtraError(
-            f'ONNX files need {name}: pip install "damper-rl[onnx]".'
-        ) from error
+        fix = 'pip install "damper-rl[onnx]"'
+        raise MissingExtraError(f"ONNX files need {name}: {fix}.") from error
 
 
 def _open_onnx(path: Path) -> tuple[Runner, dict[str, Any]]:
@@ -108,9 +108,8 @@ def _open_torch(path: Path) -> tuple[Runner, dict[str, Any]]:
     try:
         program = torch.export.load(io.BytesIO(path.read_bytes()), extra_files=extra).module()
     except (RuntimeError, ValueError, KeyError) as error:
-        raise DamperError(
-            f"{path} is damaged or not an exported PyTorch program: {error}"
-        ) from error
+        what = "damaged or not an exported PyTorch program"
+        raise DamperError(f"{path} is {what}: {error}") from error
 
     @torch.no_grad()
     def run(obs: NDArray[Any]) -> NDArray[np.float32]:

@@ -21,7 +21,6 @@ class LowPass:
     alpha: float
 
     def __post_init__(self) -> None:
-        """Check α."""
         if not (isinstance(self.alpha, Real) and 0.0 < self.alpha <= 1.0):
             raise DamperError(
                 f"alpha must be in (0, 1], but {self.alpha!r} was given: 1 does not filter at all."
@@ -39,7 +38,6 @@ class SlewRate:
     limit: float
 
     def __post_init__(self) -> None:
-        """Check the limit."""
         if not (isinstance(self.limit, Real) and self.limit > 0.0):
             raise DamperError(
                 f"limit must be above 0, a share of the action range per step, but {self.limit!r} "
@@ -56,13 +54,13 @@ Filter = LowPass | SlewRate
 
 def parse_filter(text: str) -> Filter:
     """Parse ``low-pass:0.3`` or ``slew-rate:0.1``."""
-    kinds: dict[str, type[LowPass] | type[SlewRate]] = {"low-pass": LowPass, "slew-rate": SlewRate}
+    kinds: dict[str, type[Filter]] = {"low-pass": LowPass, "slew-rate": SlewRate}
     try:
         kind, _, number = text.partition(":")
         return kinds[kind](float(number))
+    except DamperError:
+        raise
     except (AttributeError, KeyError, ValueError) as error:
-        if isinstance(error, DamperError):
-            raise
         raise DamperError(
             f"filter must read low-pass:ALPHA or slew-rate:LIMIT, but {text!r} was given."
         ) from error

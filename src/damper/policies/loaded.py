@@ -20,37 +20,22 @@ Array = NDArray[Any]
 
 
 class Request(NamedTuple):
-    """What is asked of a source.
+    """What is asked of a source."""
 
-    Attributes:
-        agent: which agent of a run, or "best", or None for all.
-        env: the environment to run it in, in place of the recorded one.
-        spec: what ``env`` makes.
-        vecnormalize: SB3's ``VecNormalize``, or the file that its ``save`` wrote.
-        trust: whether what cannot be read otherwise may be unpickled.
-    """
-
-    agent: int | str | None = None
-    env: EnvLike | None = None
-    spec: Spec | None = None
-    vecnormalize: Any = None
-    trust: bool = False
+    agent: int | str | None = None  # of a run; also "best", or None for all
+    env: EnvLike | None = None  # to run it in, in place of the recorded one
+    spec: Spec | None = None  # what ``env`` makes
+    vecnormalize: Any = None  # SB3's ``VecNormalize``, or the file that its ``save`` wrote
+    trust: bool = False  # whether what cannot be read otherwise may be unpickled
 
 
 class LinearActor(NamedTuple):
-    """An actor of linear layers, from which exported files are written.
+    """An actor of linear layers, from which exported files are written."""
 
-    Attributes:
-        layers: weights ``[in, out]`` and biases ``[out]``; the last gives the action's mean.
-        activation: between the layers, one of ``activations.EXPORTABLE``.
-        squash: whether tanh bounds the action (TD3, SAC) or a cut does (PPO).
-        clip_mean: gSDE's bound on what goes into tanh.
-    """
-
-    layers: list[tuple[Array, Array]]
-    activation: str
-    squash: bool = True
-    clip_mean: float | None = None
+    layers: list[tuple[Array, Array]]  # weights [in, out] and biases [out]; the last, the mean's
+    activation: str  # between the layers, one of ``activations.EXPORTABLE``
+    squash: bool = True  # tanh bounds the action (TD3, SAC), or else a cut (PPO)
+    clip_mean: float | None = None  # gSDE's bound on what goes into tanh
 
 
 @dataclass(frozen=True)
@@ -105,21 +90,14 @@ class LoadedPolicy(Predictor):
 def from_policy(policy: Policy) -> LoadedPolicy:
     """One of our own policies, with everything in its header."""
     info = policy.info
-    layers = [
-        (weight[0].numpy(), bias[0, 0].numpy())
-        for name, (weight, bias) in policy.weights.items()
-        if acts(name)
-    ]
-    facts = {
-        "backbone": info.backbone,
-        "method": info.method,
-        "seed": info.seed if info.seed >= 0 else None,
-        "steps": info.steps,
-        "settings": info.settings,
-        "versions": info.versions,
-    }
-    if info.backend is not None:
-        facts["backend"] = info.backend
+    pairs = [pair for name, pair in policy.weights.items() if acts(name)]
+    layers = [(weight[0].numpy(), bias[0, 0].numpy()) for weight, bias in pairs]
+    recorded = ("backbone", "method", "seed", "steps", "settings", "versions", "backend")
+    facts = {name: getattr(info, name) for name in recorded}
+    if info.seed < 0:
+        facts["seed"] = None
+    if info.backend is None:
+        del facts["backend"]
     return LoadedPolicy(
         policy,
         policy.env_spec,

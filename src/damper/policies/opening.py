@@ -29,8 +29,6 @@ from damper.terminal import quoted
 
 Reader = Callable[[Any, Request], list[LoadedPolicy]]
 
-# --- readers of our own sources -----------------------------------------------------------------
-
 
 def _open_run(source: Run | Path, request: Request) -> list[LoadedPolicy]:
     """The policies of a run's agents, or of the one that is asked for."""
@@ -43,11 +41,12 @@ def _open_run(source: Run | Path, request: Request) -> list[LoadedPolicy]:
         index = _chosen_agent(run, request)
         policies = {index: run.policy(index)}
     manifest, opened = run.manifest, []
+    frozen = manifest.get("frozen", {})
     for index, policy in policies.items():
         loaded = from_policy(policy)
         facts = loaded.facts | {"agent": index}
-        if (frozen := manifest.get("frozen", {}).get(str(index))) is not None:
-            facts["frozen_at_update"] = frozen
+        if str(index) in frozen:
+            facts["frozen_at_update"] = frozen[str(index)]
         if not run.finished:
             facts["budget"] = manifest["settings"]["steps"]
         means = _recorded(run, index, policy, request)
@@ -71,29 +70,21 @@ def _open_callable(act: Callable[..., Any], request: Request) -> list[LoadedPoli
 
 
 def _chosen_agent(run: Run, request: Request) -> int:
-    """The index of an agent given as a number or as "best"."""
-    agent = request.agent
+    """The index of an agent given as a number or as "best", by the run's own evaluation."""
+    agent, last = request.agent, len(run.agents) - 1
     if isinstance(agent, int | Integral):
         return operator.index(agent)
     if agent != "best":
+        raise DamperError(f"agent must be 0 to {last} or 'best', but {agent!r} was given.")
+    if last == 0:
+        return 0
+    means = [_recorded(run, i, policy, request) for i, policy in enumerate(run.policies())]
+    returns = [record["return"] for record in means if record is not None]
+    if len(returns) < len(means):
         raise DamperError(
-            f"agent must be 0 to {len(run.agents) - 1} or 'best', but {agent!r} was given."
+            f"agent='best' needs an up-to-date evaluation of all agents, but {run.path} has none: "
+            f"run damper evaluate {quoted(run.path)} first, or choose an agent from 0 to {last}."
         )
-    return 0 if len(run.agents) == 1 else _best_agent(run, request)
-
-
-def _best_agent(run: Run, request: Request) -> int:
-    """The agent with the highest mean return in the run's own evaluation."""
-    policies, returns = run.policies(), []
-    for index, policy in enumerate(policies):
-        means = _recorded(run, index, policy, request)
-        if means is None:
-            raise DamperError(
-                f"agent='best' needs an up-to-date evaluation of all agents, but {run.path} has "
-                f"none: run damper evaluate {quoted(run.path)} first, or choose an agent from 0 to "
-                f"{len(policies) - 1}."
-            )
-        returns.append(means["return"])
     # For argmax NaN would be the highest.
     return int(np.argmax(np.nan_to_num(returns, nan=-np.inf)))
 
@@ -106,24 +97,17 @@ def _recorded(run: Run, index: int, policy: Policy, request: Request) -> dict[st
     return recorded_means(run.path, index, env, policy.info.steps)
 
 
-# --- kinds of sources ----------------------------------------------------------------------------
-
-
 class Kind(NamedTuple):
     """A kind of source.
 
-    Attributes:
-        matches: whether a source is of this kind; a path exists when this is asked.
-        reader: from the source and a ``Request`` to its policies; other rooms' readers by
-            ``module:function``, because SB3, rsl_rl and onnxruntime may be missing.
-        several: whether it may hold several agents.
-        statistics: whether ``vecnormalize`` can belong to it.
+    Readers of other rooms are named ``module:function``, because SB3, rsl_rl and onnxruntime may be
+    missing.
     """
 
-    matches: Callable[[Any], bool]
+    matches: Callable[[Any], bool]  # whether a source is of this kind; a path exists when asked
     reader: Reader | str
-    several: bool = False
-    statistics: bool = False
+    several: bool = False  # may hold several agents
+    statistics: bool = False  # ``vecnormalize`` can belong to it
 
 
 def _has(*attributes: str) -> Callable[[Any], bool]:
@@ -164,17 +148,8 @@ KINDS = (
 )
 
 
-# --- opening --------------------------------------------------------------------------------------
-
-
 def open_policies(source: Any, request: Request) -> list[LoadedPolicy]:
-    """The policies in a source, one per agent that is asked for, in the environment asked for.
-
-    Args:
-        source: a ``Run``, ``Policy`` or ``LoadedPolicy``, an SB3 model, an rsl_rl runner, a
-            callable, or the path of a run, policy file, SB3 zip or exported file.
-        request: which agent, in which environment, and what the readers may use.
-    """
+    """The policies in any source, one per agent asked for, in the environment asked for."""
     if isinstance(source, str | Path):
         source = find_path(source)
     kind = next((kind for kind in KINDS if kind.matches(source)), None)
@@ -255,20 +230,29 @@ def find_path(path: str | Path) -> Path:
     )
 
 
-# --- the environment to run a policy in ---------------------------------------------------------
-
-
 def _env(policy: LoadedPolicy, request: Request) -> EnvLike | None:
     """The environment that was asked for, or the policy's own if that fits it."""
     recorded = policy.env
     if request.spec is not None:
-        _tell_wrappers(request, recorded)
         env = _in_recorded_wrappers(request, recorded)
+        if missing := _missing_wrappers(request, recorded):
+            what = "is put into the wrappers that the policy was trained in"
+            if env is request.env:
+                what = (
+                    "is without the changes, not recorded in full, that the policy was trained with"
+                )
+            names = ", ".join(f"{wrapper.name} ({wrapper.entry_point})" for wrapper in missing)
+            fix = (
+                "In Python, env can be a function that makes exactly the environment that is meant"
+            )
+            logging.getLogger("damper").warning("env=%r %s: %s. %s.", request.env, what, names, fix)
         check_fit(request.spec if env is request.env else spec_of(env), policy.sizes)
         return env
     if isinstance(recorded, EnvSpec) and recorded.id == UNKNOWN:
         return None
-    return recorded if _fits(recorded, policy.sizes) else None
+    # A zip may record the id alone, of an environment with other sizes here.
+    spec = known_spec(recorded) if policy.sizes else None
+    return recorded if spec is None or (spec.obs_dim, spec.act_dim) == policy.sizes else None
 
 
 def _in_recorded_wrappers(request: Request, recorded: EnvLike | None) -> Any:
@@ -291,23 +275,3 @@ def _missing_wrappers(request: Request, recorded: EnvLike | None) -> list[Wrappe
     present = request.spec.env_spec.additional_wrappers
     wrappers = recorded.additional_wrappers if isinstance(recorded, EnvSpec) else ()
     return [wrapper for wrapper in wrappers if wrapper not in present]
-
-
-def _tell_wrappers(request: Request, recorded: EnvLike | None) -> None:
-    """Say what becomes of recorded wrappers where another environment is named."""
-    missing = _missing_wrappers(request, recorded)
-    if not missing:
-        return
-    names = ", ".join(f"{wrapper.name} ({wrapper.entry_point})" for wrapper in missing)
-    if all(wrapper.kwargs is not None for wrapper in missing):
-        what = "is put into the wrappers that the policy was trained in"
-    else:
-        what = "is without the changes, not recorded in full, that the policy was trained with"
-    fix = "In Python, env can be a function that makes exactly the environment that is meant"
-    logging.getLogger("damper").warning("env=%r %s: %s. %s.", request.env, what, names, fix)
-
-
-def _fits(env: EnvLike | None, sizes: tuple[int, int] | None) -> bool:
-    """Whether the environment's sizes are the policy's: a zip may record its id alone."""
-    spec = known_spec(env) if sizes else None
-    return spec is None or (spec.obs_dim, spec.act_dim) == sizes

@@ -93,19 +93,17 @@ class Predictor(ABC):
             ``state``.
         """
         size, env, backbone = self._about()
-        inputs = check_obs(obs, size, env)
+        inputs = _check_obs(obs, size, env)
         flat = inputs.reshape(-1, inputs.shape[-1])
         certain = deterministic or backbone in DETERMINISTIC
         actions = self._act(flat) if certain else self._draw(flat)
         if actions is None:
-            raise DamperError(
-                f"deterministic must be True for this policy of {backbone}, which holds only the "
-                "deterministic action and no distribution to sample from."
-            )
+            what = f"deterministic must be True for this policy of {backbone}"
+            raise DamperError(f"{what}, which has no distribution to sample from.")
         return actions.reshape(*inputs.shape[:-1], actions.shape[-1]), state
 
 
-def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
+def _check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
     """Observations ``[..., d]`` as an array; raises for anything else."""
     try:
         inputs = np.asarray(obs)
@@ -114,14 +112,11 @@ def check_obs(obs: ArrayLike, size: int | None, env: str) -> NDArray[Any]:
         # Rows of different lengths; a tensor on a GPU or with a gradient.
         inputs, kind = np.empty(0, object), type(obs).__name__
     if inputs.dtype.kind not in "biuf":
-        raise DamperError(
-            f"obs must be an array of real numbers, but is a {kind}: give observations of {env}."
-        )
+        what = f"an array of real numbers, but is a {kind}"
+        raise DamperError(f"obs must be {what}: give observations of {env}.")
     if inputs.ndim == 0 or (size is not None and inputs.shape[-1] != size):
-        raise DamperError(
-            f"obs must have shape [..., {'d' if size is None else size}], but has {inputs.shape}: "
-            f"give observations of {env}."
-        )
+        shape = f"[..., {'d' if size is None else size}], but has {inputs.shape}"
+        raise DamperError(f"obs must have shape {shape}: give observations of {env}.")
     return inputs
 
 
@@ -136,9 +131,7 @@ class Policy(Predictor):
     def __init__(self, info: PolicyInfo, flat_params: torch.Tensor) -> None:
         """``flat_params`` are the actor's parameters, ``[n]``."""
         self.info, self.flat_params = info, flat_params
-        self._low, self._high = (
-            torch.tensor(b, dtype=flat_params.dtype) for b in (info.low, info.high)
-        )
+        self._low, self._high = torch.tensor([info.low, info.high], dtype=flat_params.dtype)
         self.layout = Layout(tuple((name, a, b) for name, a, b in info.layers))
         self.weights = self.layout.unflatten(flat_params.unsqueeze(0))
         self.normaliser = Normaliser.from_dict(info.normaliser) if info.normaliser else None
@@ -178,7 +171,7 @@ class Policy(Predictor):
     def _act(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         inputs, actor = self._inputs(obs), self.actor
         if self.info.squash:
-            return self._unscaled(actor(inputs))
+            return unscale_action(actor(inputs)[0], self._low, self._high).numpy()
         mean = linear(actor.features(inputs), self.weights["mu"])[0]
         return mean.clamp(self._low, self._high).numpy()
 
@@ -187,7 +180,8 @@ class Policy(Predictor):
         if not (self.info.squash and self.actor.stochastic):
             return None
         noise = torch.randn(1, len(obs), self.sizes[1], dtype=self.flat_params.dtype)
-        return self._unscaled(sac.sample(self.actor, self._inputs(obs), noise)[0])
+        actions = sac.sample(self.actor, self._inputs(obs), noise)[0]
+        return unscale_action(actions[0], self._low, self._high).numpy()
 
     def _inputs(self, obs: NDArray[Any]) -> torch.Tensor:
         return torch.as_tensor(self.normalised(obs), dtype=self.flat_params.dtype).unsqueeze(0)
@@ -196,18 +190,11 @@ class Policy(Predictor):
         """Observations ``[..., d]`` as the network sees them."""
         return obs if self.normaliser is None else self.normaliser(obs)
 
-    def _unscaled(self, actions: torch.Tensor) -> NDArray[np.float32]:
-        unscaled: torch.Tensor = unscale_action(actions[0], self._low, self._high)
-        return unscaled.numpy()
-
     def save(self, path: Path | str) -> None:
         """Write the file atomically."""
         # One entry, because safetensors does not keep the order of several.
-        write_tensors(
-            Path(path),
-            {"actor": self.flat_params},
-            {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)},
-        )
+        header = {"damper_policy": json.dumps(asdict(self.info), sort_keys=True)}
+        write_tensors(Path(path), {"actor": self.flat_params}, header)
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:

@@ -42,9 +42,8 @@ def recorded_means(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[s
         if recorded is None or content.get("steps") != steps:
             continue
         # Episodes with a filter do not count: an exported file has none.
-        episodes = [
-            row for row in content["episodes"] if row["agent"] == agent and "raw_sm" not in row
-        ]
+        rows = [row for row in content["episodes"] if "raw_sm" not in row]
+        episodes = [row for row in rows if row["agent"] == agent]
         if episodes and same_task(EnvSpec.from_json(recorded), env):
             return mean_record(content["env"], episodes)
     return None
@@ -52,16 +51,12 @@ def recorded_means(folder: Path, agent: int, env: EnvSpec, steps: int) -> dict[s
 
 def mean_record(env: str, episodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The environment, its seeds, every measure's mean, and whether the action was constant."""
-    means = {name: float(np.mean([row[name] for row in episodes])) for name in MEASURES}
-    return {
-        "env": env,
-        "episodes": len(episodes),
-        "seeds": [row["seed"] for row in episodes],
-        **means,
-        "constant_action": is_constant(
-            [row["mean_change"] for row in episodes], [row["length"] for row in episodes]
-        ),
-    }
+    columns = {name: [row[name] for row in episodes] for name in ("seed", *MEASURES)}
+    seeds = columns.pop("seed")
+    means = {name: float(np.mean(values)) for name, values in columns.items()}
+    constant = is_constant(columns["mean_change"], columns["length"])
+    about = {"env": env, "episodes": len(episodes), "seeds": seeds}
+    return about | means | {"constant_action": constant}
 
 
 def known_spec(env: EnvLike | None) -> Spec | None:

@@ -1,7 +1,4 @@
-"""What each command takes, as typed data, and what reads it.
-
-Nothing here imports torch, so that help and mistakes are answered at once.
-"""
+"""What each command takes, as typed data; no import of torch, so that help comes at once."""
 
 from __future__ import annotations
 
@@ -72,19 +69,16 @@ def one_of(*words: str) -> PrimitiveConstructorSpec[str]:
     return _one_word(f"{{{','.join(words)}}}", read, lambda value: value in (None, *words))
 
 
-def number_or_schedule(word: str) -> float | str:
-    """The number that a word stands for, or the word, which may be a schedule."""
+def _number_or_schedule(word: str) -> float | str:
     try:
         return float(word)
     except ValueError:
         return word
 
 
-_NUMBER_OR_SCHEDULE = _one_word(
-    "FLOAT", number_or_schedule, lambda value: isinstance(value, float | str)
-)
+_SCHEDULE = _one_word("FLOAT", _number_or_schedule, lambda value: isinstance(value, float | str))
 Numbers = tuple[float, ...]
-Schedules = tuple[Annotated[float | str, _NUMBER_OR_SCHEDULE], ...]
+Schedules = tuple[Annotated[float | str, _SCHEDULE], ...]
 
 
 def parse(kind: type[T], prog: str, arguments: Sequence[str]) -> T:
@@ -131,11 +125,8 @@ def _check_values(options: Any) -> None:
         if is_dataclass(value):
             _check_values(value)
         elif option.default is LEFT_OUT and value == () and value is not LEFT_OUT:
-            flag = f"--{option.name.replace('_', '-')}"
-            raise DamperError(
-                f"{flag} must have at least one value, but none was given: leave it out for the "
-                "default."
-            )
+            flag = f"--{option.name.replace('_', '-')} must have at least one value"
+            raise DamperError(f"{flag}, but none was given: leave it out for the default.")
 
 
 def default(words: str, **more: Any) -> Any:
@@ -157,7 +148,6 @@ def given(*options: Any) -> dict[str, Any]:
 def chosen_seeds(seeds: T, seed_list: tuple[int, ...], usual: T) -> T | tuple[int, ...]:
     """The seeds that ``--seed-list`` names, or how many; ``usual`` is the default number."""
     if seed_list and seeds not in (usual, len(seed_list)):
-        raise DamperError(
-            f"seeds must be left out when --seed names them, but {seeds} was given too."
-        )
+        what = "seeds must be left out when --seed names them"
+        raise DamperError(f"{what}, but {seeds} was given too.")
     return seed_list or seeds

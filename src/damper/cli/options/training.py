@@ -13,16 +13,13 @@ from damper.cli.options import LEFT_OUT, PROTOCOL, Numbers, Schedules, SeedList,
 from damper.protocols import PROTOCOLS, SHORT_TASKS, protocol_settings
 from damper.settings import BACKBONES, SCHEDULES, SETTINGS, Setting
 
-# What only an import of torch could say of methods; `python -m damper.cli.method_help` writes it.
+# What only an import of torch could say of methods; `python tools/method_help.py` writes it.
 METHODS_JSON = Path(__file__).with_name("methods.json")
 METHOD_TEXTS = json.loads(METHODS_JSON.read_text(encoding="utf-8"))
-METHOD_LIST = "\n".join(
-    [
-        "Smoothing method; rules combine the actor's gradient (primary) with that of the temporal "
-        "loss (auxiliary).",
-        *(f"{name}: {words}" for name, words in METHOD_TEXTS["methods"].items()),
-        "Combine parts of several as in damper+grad-caps+pave.",
-    ]
+_LISTED = "".join(f"{name}: {words}\n" for name, words in METHOD_TEXTS["methods"].items())
+METHOD_LIST = (
+    "Smoothing method; rules combine the actor's gradient (primary) with that of the temporal loss "
+    f"(auxiliary).\n{_LISTED}Combine parts of several as in damper+grad-caps+pave."
 )
 
 
@@ -31,24 +28,22 @@ def default_words(declared: Setting) -> str:
     if declared.automatic:
         return declared.automatic
     usual, *others = (_published(declared, protocol) for protocol in ("authors", *PROTOCOLS))
-    differing = [
-        f"{words} with --protocol {protocol}"
-        for protocol, words in zip(PROTOCOLS, others, strict=True)
-        if words != usual
-    ]
-    return "; ".join([usual, *differing])
+    parts = [usual]
+    for protocol, words in zip(PROTOCOLS, others, strict=True):
+        if words != usual:
+            parts.append(f"{words} with --protocol {protocol}")
+    return "; ".join(parts)
 
 
 def _published(declared: Setting, protocol: str) -> str:
     """A setting's value in a protocol, with backbones and tasks where it differs between them."""
     owners: dict[str, list[str]] = {}
-    for backbone in BACKBONES:
-        if declared.backbone not in (None, backbone):
-            continue
-        usual, short = (
-            _plain(protocol_settings(protocol, backbone, task).get(declared.name, declared.default))
-            for task in (None, SHORT_TASKS[0])
-        )
+    for backbone in (declared.backbone,) if declared.backbone else BACKBONES:
+        words = []
+        for task in (None, SHORT_TASKS[0]):
+            value = protocol_settings(protocol, backbone, task).get(declared.name, declared.default)
+            words.append(" ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        usual, short = words
         owners.setdefault(usual, []).append(backbone)
         if short != usual:
             owners.setdefault(short, []).append(f"{backbone} on {' and '.join(SHORT_TASKS)}")
@@ -57,19 +52,14 @@ def _published(declared: Setting, protocol: str) -> str:
     return ", ".join(f"{value} ({', '.join(where)})" for value, where in owners.items())
 
 
-def _plain(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
 def _engine_option(declared: Setting) -> tuple[str, Any, Any]:
     """The option of a setting: name, type and default, as ``make_dataclass`` takes them."""
     words = default(default_words(declared), help=declared.help)
     kind: Any
-    if declared.per_agent:
-        kind = Schedules if declared.takes_words else Numbers
+    if declared.per_agent or isinstance(declared.default, tuple):
+        several = Schedules if declared.takes_words else Numbers
+        kind = several if declared.per_agent else declared.type
         return declared.name, Annotated[kind, words], field(default=LEFT_OUT)
-    if isinstance(declared.default, tuple):
-        return declared.name, Annotated[declared.type, words], field(default=LEFT_OUT)
     kind = Annotated[declared.type | None, words]
     if declared.choices:
         kind = Annotated[kind, one_of(*declared.choices)]
@@ -83,14 +73,10 @@ EngineOptions = make_dataclass(
 
 def _method_option(name: str, texts: dict[str, str]) -> tuple[str, Any, Any]:
     """The option of a method's setting, likewise."""
-    kinds = {
-        "numbers": (Schedules, LEFT_OUT),
-        "word": (str | None, None),
-        "switch": (bool | None, None),
-    }
-    kind, left_out = kinds[texts["kind"]]
+    kinds = {"numbers": Schedules, "word": str | None, "switch": bool | None}
+    kind = kinds[texts["kind"]]
     words = default(texts["default"], help=texts["help"])
-    return name, Annotated[kind, words], field(default=left_out)
+    return name, Annotated[kind, words], field(default=LEFT_OUT if kind is Schedules else None)
 
 
 MethodOptions = make_dataclass(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from damper.engine.envs.pool import unscale_action
+from damper.engine.envs.pool import Floats, unscale_action
 from damper.metrics import mean_change, smoothness
 
 INITIAL_STEPS = 256  # initial capacity in steps
@@ -30,8 +30,7 @@ class EpisodeTracker:
     end are handled one by one.
     """
 
-    def __init__(self, n_agents: int, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
-        """Every agent is at the first step of its episode."""
+    def __init__(self, n_agents: int, low: Floats, high: Floats) -> None:
         self.low, self.high = low, high
         self._began, self._steps = np.zeros(n_agents, np.int64), 0
         self._actions = np.zeros((INITIAL_STEPS, n_agents, low.size), np.float32)
@@ -48,10 +47,7 @@ class EpisodeTracker:
         return self._steps - int(self._began.max())
 
     def step(
-        self,
-        deterministic_actions: NDArray[np.float32],
-        reward: NDArray[np.float32],
-        ended: NDArray[np.bool_],
+        self, deterministic_actions: Floats, reward: Floats, ended: NDArray[np.bool_]
     ) -> list[EpisodeStats]:
         """Record one step of all agents; return the episodes that ended with it."""
         if self._steps == len(self._actions):

@@ -19,7 +19,7 @@ class RunningMeanStd:
     """
 
     def __init__(self, n_agents: int, obs_dim: int, device: torch.device) -> None:
-        """As in SB3's class of this name: mean 0, variance 1, and almost no weight."""
+        # As in SB3's class of this name: mean 0, variance 1, and almost no weight.
         exact: dict[str, Any] = {"dtype": torch.float64, "device": device}
         self.mean = torch.zeros(n_agents, obs_dim, **exact)
         self.var = torch.ones(n_agents, obs_dim, **exact)
@@ -47,6 +47,5 @@ class RunningMeanStd:
     def normalisers(self) -> list[Normaliser]:
         """Each agent's current statistics, on the host."""
         mean, var = (tensor.cpu().numpy() for tensor in (self.mean, self.var))
-        return [
-            Normaliser.from_variance(m, v, EPSILON, CLIP) for m, v in zip(mean, var, strict=True)
-        ]
+        rows = zip(mean, var, strict=True)
+        return [Normaliser.from_variance(m, v, EPSILON, CLIP) for m, v in rows]

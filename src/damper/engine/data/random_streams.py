@@ -34,6 +34,8 @@ _GOLDEN, _MIX_1, _MIX_2 = map(_signed, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 
 
 
 Bits = TypeVar("Bits", Tensor, NDArray[np.int64])
+Counter = Tensor | int
+Shape = Sequence[int]
 
 
 def _shift(x: Bits, bits: int) -> Bits:
@@ -49,10 +51,9 @@ def _mix(x: Bits) -> Bits:
 
 
 class Streams:
-    """Per-agent random streams, one per purpose."""
+    """Per-agent random streams, one per purpose; one agent per seed."""
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu") -> None:
-        """One agent per seed."""
         self.seeds = tuple(int(seed) for seed in seeds)
         self.device = torch.device(device)
         self._keys: dict[str, Tensor] = {}
@@ -61,15 +62,13 @@ class Streams:
     def key(self, purpose: str) -> Tensor:
         """The starting points of the streams, ``[P]``: hashes of purpose and seed."""
         if purpose not in self._keys:
-            digests = [
-                hashlib.blake2b(f"{purpose}:{seed}".encode(), digest_size=8).digest()
-                for seed in self.seeds
-            ]
+            texts = [f"{purpose}:{seed}".encode() for seed in self.seeds]
+            digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
             values = [int.from_bytes(digest, "little", signed=True) for digest in digests]
             self._keys[purpose] = torch.tensor(values, dtype=torch.int64, device=self.device)
         return self._keys[purpose]
 
-    def bits(self, purpose: str, counter: Tensor | int, shape: Sequence[int]) -> Tensor:
+    def bits(self, purpose: str, counter: Counter, shape: Shape) -> Tensor:
         """64 random bits per element of ``[P, *shape]``: block number ``counter`` of the stream."""
         key = self._keys.get(purpose)
         if key is None:
@@ -79,9 +78,7 @@ class Streams:
         index = torch.arange(count, device=self.device) + counter * count
         return _mix(key[:, None] + index * _GOLDEN).reshape(len(self.seeds), *shape)
 
-    def integers(
-        self, purpose: str, counter: Tensor | int, shape: Sequence[int], below: Tensor | int
-    ) -> Tensor:
+    def integers(self, purpose: str, counter: Counter, shape: Shape, below: Tensor | int) -> Tensor:
         """Integers in [0, below)."""
         return _shift(self.bits(purpose, counter, shape), 1) % below
 
@@ -97,7 +94,7 @@ class Streams:
     def noise(
         self,
         kinds: Mapping[str, Noise],
-        counter: Tensor | int,
+        counter: Counter,
         rows: int,
         shapes: Mapping[str | None, tuple[int, ...]],
         dtype: torch.dtype,
@@ -113,21 +110,13 @@ class Streams:
         return draws
 
     def uniform(
-        self,
-        purpose: str,
-        counter: Tensor | int,
-        shape: Sequence[int],
-        dtype: torch.dtype = torch.float32,
+        self, purpose: str, counter: Counter, shape: Shape, dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """Uniform in [-1, 1)."""
         return _shift(self.bits(purpose, counter, shape), 40).to(dtype) * 2.0**-23 - 1.0
 
     def normal(
-        self,
-        purpose: str,
-        counter: Tensor | int,
-        shape: Sequence[int],
-        dtype: torch.dtype = torch.float32,
+        self, purpose: str, counter: Counter, shape: Shape, dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """Standard normal (Box and Muller, with both uniforms from the halves of one draw)."""
         bits = self.bits(purpose, counter, shape)
@@ -137,11 +126,7 @@ class Streams:
         return (-2.0 * u.log()).sqrt() * angle.cos()
 
     def rademacher(
-        self,
-        purpose: str,
-        counter: Tensor | int,
-        shape: Sequence[int],
-        dtype: torch.dtype = torch.float32,
+        self, purpose: str, counter: Counter, shape: Shape, dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """-1 or 1 with equal probability."""
         return (_shift(self.bits(purpose, counter, shape), 63) * 2 - 1).to(dtype)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike as Array
+from numpy.typing import NDArray
 from torch import Tensor
 
 from damper.engine.data.random_streams import REPLAY_INDICES, Streams
@@ -20,7 +21,10 @@ from damper.interface import Batch
 
 
 class Replay:
-    """Transitions of P agents in lockstep, ``[capacity, P, D]``; ``(s, s')`` are true steps."""
+    """Transitions of P agents in lockstep, ``[capacity, P, D]``; ``(s, s')`` are true steps.
+
+    It is allocated at full size. With ``graph``, ``add`` replays a CUDA graph.
+    """
 
     def __init__(
         self,
@@ -32,17 +36,14 @@ class Replay:
         dtype: torch.dtype,
         graph: bool = False,
     ) -> None:
-        """Allocate the buffer at full size; with ``graph``, ``add`` replays a CUDA graph."""
         self.capacity, self.n_agents = capacity, n_agents
         self.obs_dim, self.act_dim = obs_dim, act_dim
         width = self.width(obs_dim, act_dim)
         self.rows = torch.zeros(capacity, n_agents, width, device=device, dtype=dtype)
-        # Total number of steps stored: on the host for bookkeeping, on the device for sampling
-        # inside a graph.
+        # Steps stored: on the host for bookkeeping, on the device for sampling inside a graph.
         self.stored = 0
         self.stored_on_device = torch.zeros((), dtype=torch.int64, device=device)
-        # Number of steps that sampling draws from: those stored and, after `count_next_step`, the
-        # one in progress.
+        # Steps to sample from: those stored and, after `count_next_step`, the one in progress.
         self.sampleable = 0
         self.sampleable_on_device = torch.zeros_like(self.stored_on_device)
         # For indices into the rows of all agents flattened: one gather instead of one per agent.
@@ -58,12 +59,7 @@ class Replay:
 
     @staticmethod
     def pack(
-        obs: ArrayLike,
-        action: ArrayLike,
-        next_obs: ArrayLike,
-        reward: ArrayLike,
-        terminated: ArrayLike,
-        first: ArrayLike,
+        obs: Array, action: Array, next_obs: Array, reward: Array, terminated: Array, first: Array
     ) -> NDArray[Any]:
         """One step of all agents as rows ``[P, D]``; ``first`` marks an episode's first step."""
         scalars = (np.asarray(column)[:, None] for column in (reward, terminated, first))
@@ -71,7 +67,7 @@ class Replay:
         # NumPy concatenates six small arrays in a few microseconds, and this happens at every step.
         return np.concatenate(parts, -1, dtype=parts[0].dtype, casting="unsafe")
 
-    def add(self, rows: ArrayLike) -> None:
+    def add(self, rows: Array) -> None:
         """Store one step of all agents, overwriting the oldest once the buffer is full."""
         self._new.host_buffer()[...] = rows
         self._launch_write()
@@ -126,13 +122,10 @@ class Replay:
         if previous_obs:
             # The predecessor of the oldest step has been overwritten, so that step counts as an
             # episode's first.
-            oldest = (self.sampleable_on_device > self.capacity) & (
-                index == self.sampleable_on_device % self.capacity
-            )
-            missing = (first > 0) | oldest
-            before = torch.where(
-                missing.unsqueeze(-1), obs, self._take((index - 1) % self.capacity)[..., :d]
-            )
+            count = self.sampleable_on_device
+            oldest = (count > self.capacity) & (index == count % self.capacity)
+            missing = ((first > 0) | oldest).unsqueeze(-1)
+            before = torch.where(missing, obs, self._take((index - 1) % self.capacity)[..., :d])
         return Batch(obs, action, reward, next_obs, terminated, before)
 
     def not_finite(self, agent: int) -> list[str]:

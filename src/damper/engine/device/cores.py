@@ -10,9 +10,9 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")  # a container's CPU time per period, "ma
 
 def usable_cores() -> int:
     """The number of cores that this process may use, which may be fewer than the machine has."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     try:
         quota, period = QUOTA.read_text().split()
         return max(1, min(cores, int(quota) // int(period)))

@@ -24,7 +24,7 @@ class Graphed:
     def __init__(
         self, function: Callable[[], Any], state: Callable[[], Mapping[str, Tensor]]
     ) -> None:
-        """Capture waits for the first call, when everything that the function reads exists."""
+        # Captured at the first call, when everything that the function reads exists.
         self.function, self.state = function, state
         self.graph: torch.cuda.CUDAGraph | None = None
         self.output: Any = None

@@ -15,8 +15,7 @@ def check_tf32(device: str, tf32: bool) -> None:
     if tf32 and not device.startswith("cuda"):
         raise DamperError(
             "tf32 must be off on a CPU, which has no TF32, but True was given with "
-            f"device={device!r}: leave tf32 out, "
-            "or train on a GPU."
+            f"device={device!r}: leave tf32 out, or train on a GPU."
         )
 
 

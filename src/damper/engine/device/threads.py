@@ -13,9 +13,8 @@ from itertools import pairwise
 
 import torch
 
-WORTH_SHARING = (
-    3e7  # floating-point operations of the largest product; 0.3 ms on a core with 94 Gflop/s
-)
+# Floating-point operations of the largest product; 0.3 ms on a core with 94 Gflop/s.
+WORTH_SHARING = 3e7
 
 
 def fitting_threads(rows: int, layers: Sequence[int]) -> int:

@@ -48,7 +48,6 @@ def _checked(backend: str) -> str:
     if backend not in ("gymnasium", "envpool"):
         raise DamperError(
             f"backend must be 'gymnasium' or 'envpool', got {backend!r}; 'gymnasium' is always "
-            "available, "
-            "'envpool' is faster for many environments."
+            "available, 'envpool' is faster for many environments."
         )
     return backend

@@ -1,4 +1,4 @@
-"""Gymnasium's ``EnvSpec`` as JSON, with which the files of runs and policies record how to make the environment again.
+"""Gymnasium's ``EnvSpec`` as JSON: how files of runs and policies record their environment.
 
 What JSON cannot describe is null: an environment's ``entry_point``, or a wrapper's ``kwargs``.
 ``missing_part`` says which.
@@ -24,16 +24,13 @@ EnvLike = str | EnvSpec | Callable[..., gymnasium.Env[Any, Any]]
 
 # Wrappers that only observe, by the ends of their entry points; an evaluation does without them.
 _PASSIVE_WRAPPERS = (
-    "stable_baselines3.common.monitor:Monitor",
-    ":RecordEpisodeStatistics",
-    ":RecordVideo",
-    ":HumanRendering",
-    ":RenderCollection",
+    *("stable_baselines3.common.monitor:Monitor", ":RecordEpisodeStatistics"),
+    *(":RecordVideo", ":HumanRendering", ":RenderCollection"),
 )
 
 
 def env_spec_from_id(env: str) -> EnvSpec:
-    """The spec of a task or id as it is registered here, without making it; only the id if it is not registered."""
+    """The spec of a task or id as it is registered here; only the id if it is not registered."""
     task = find_task(env)
     spec = copy.deepcopy(gymnasium.registry.get(task.gymnasium_id)) or EnvSpec(task.gymnasium_id)
     spec.kwargs = {**spec.kwargs, **task.kwargs}
@@ -41,7 +38,7 @@ def env_spec_from_id(env: str) -> EnvSpec:
 
 
 def env_spec_from_env(made: gymnasium.Env[Any, Any], env: EnvLike) -> EnvSpec:
-    """The spec of an environment made from an id (possibly with its module), a spec or a callable."""
+    """The spec of an environment made from an id, possibly with module, a spec or a callable."""
     spec = made.spec or EnvSpec(type(made.unwrapped).__name__)
     if isinstance(env, str) and ":" in env:
         return replace(spec, id=env)
@@ -60,16 +57,16 @@ def to_json(spec: EnvSpec) -> str:
     kwargs = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
     described = _fits_json(kwargs)
     wrappers = [
-        w for w in spec.additional_wrappers if not w.entry_point.endswith(_PASSIVE_WRAPPERS)
+        wrapper if _makes_again(wrapper) else replace(wrapper, kwargs=None)
+        for wrapper in spec.additional_wrappers
+        if not wrapper.entry_point.endswith(_PASSIVE_WRAPPERS)
     ]
     return replace(
         spec,
         entry_point=_importable(spec.entry_point) if described else None,
         vector_entry_point=None,
         kwargs=kwargs if described else {},
-        additional_wrappers=tuple(
-            w if _makes_again(w) else replace(w, kwargs=None) for w in wrappers
-        ),
+        additional_wrappers=tuple(wrappers),
     ).to_json()
 
 
@@ -85,9 +82,8 @@ def same_task(one: EnvSpec, other: EnvSpec) -> bool:
     """Whether two specs describe the same environment: id, time limit, arguments and wrappers."""
     parts = ("id", "max_episode_steps", "kwargs", "additional_wrappers")
     first, second = (json.loads(to_json(spec)) for spec in (one, other))
-    return missing_part(one) == missing_part(other) and all(
-        first[part] == second[part] for part in parts
-    )
+    same_parts = all(first[part] == second[part] for part in parts)
+    return same_parts and missing_part(one) == missing_part(other)
 
 
 def _fits_json(value: Any) -> bool:
@@ -101,22 +97,16 @@ def _fits_json(value: Any) -> bool:
 def _importable(entry: Any) -> str | None:
     """The entry point as text that finds the same object in another process, or None."""
     if callable(entry):
-        module, name = getattr(entry, "__module__", None), getattr(entry, "__qualname__", "")
-        entry = (
-            f"{module}:{name}"
-            if getattr(sys.modules.get(str(module)), name, None) is entry
-            else None
-        )
+        module, name = str(entry.__module__), getattr(entry, "__qualname__", "")
+        found = getattr(sys.modules.get(module), name, None)
+        entry = f"{module}:{name}" if found is entry else None
     return entry if isinstance(entry, str) and not entry.startswith("__main__:") else None
 
 
 def _makes_again(wrapper: WrapperSpec) -> bool:
-    """Whether entry point and arguments are enough to make the wrapper again; learnt statistics are not among them."""
-    if (
-        wrapper.kwargs is None
-        or not _fits_json(wrapper.kwargs)
-        or not _importable(wrapper.entry_point)
-    ):
+    """Whether entry point and arguments make the wrapper again; learnt statistics are neither."""
+    described = wrapper.kwargs is not None and _fits_json(wrapper.kwargs)
+    if not described or not _importable(wrapper.entry_point):
         return False
     try:
         kind: Any = load_env_creator(wrapper.entry_point)

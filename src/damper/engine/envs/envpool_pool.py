@@ -13,19 +13,7 @@ from numpy.typing import NDArray
 
 from damper.engine.device.cores import usable_cores
 from damper.engine.envs.env_spec_json import env_spec_from_id, same_task
-from damper.engine.envs.pool import (
-    INT32_MAX,
-    Pool,
-    Spec,
-    Transition,
-    check_actions,
-    check_seeds,
-    check_state,
-    check_turn,
-    raise_unknown,
-    read_spaces,
-    seed_again,
-)
+from damper.engine.envs.pool import INT32_MAX, Floats, Pool, Spec, Transition, raise_unknown
 from damper.errors import DamperError, MissingExtraError
 from damper.tasks import Task, find_task
 
@@ -39,12 +27,11 @@ def read_spec(env: object, **env_kwargs: Any) -> Spec:
         raise DamperError(
             f"env_kwargs must be EnvPool settings of {env!r}, got {env_kwargs}: {error}"
         ) from error
-    limit = described.config.max_episode_steps
-    spec = read_spaces(env_spec_from_id(task.gymnasium_id), *_spaces(described), limit, task.period)
+    env_spec, limit = env_spec_from_id(task.gymnasium_id), described.config.max_episode_steps
+    spec = Spec.of_spaces(env_spec, *_spaces(described), limit, task.period)
     # EnvPool 1.2.5 reports unknown bounds as C++'s smallest positive and largest float.
-    unknown = (spec.obs_low == np.finfo(np.float32).tiny) & (
-        spec.obs_high == np.finfo(np.float32).max
-    )
+    float32 = np.finfo(np.float32)
+    unknown = (spec.obs_low == float32.tiny) & (spec.obs_high == float32.max)
     spec.obs_low[unknown], spec.obs_high[unknown] = -np.inf, np.inf
     return spec
 
@@ -57,13 +44,12 @@ def _spaces(described: Any) -> tuple[Any, Any]:
 
 
 def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
-    """The task and its EnvPool settings; EnvPool's ids already imply ``task.kwargs``."""
+    """The task and its EnvPool settings."""
     if isinstance(env, EnvSpec):
         if not same_task(env, env_spec_from_id(env.id)):
             raise DamperError(
                 f"env must be exactly as registered for backend='envpool', but {env.id} was made "
-                "with other arguments, "
-                "another time limit or wrappers; use backend='gymnasium'."
+                "with other arguments, another time limit or wrappers; use backend='gymnasium'."
             )
         env = env.id
     if not isinstance(env, str):
@@ -74,11 +60,9 @@ def _find(env: object, env_kwargs: Mapping[str, Any]) -> tuple[Task, dict[str, A
     task, known = find_task(env), _import_envpool().list_all_envs()
     if task.envpool_id not in known:
         raise_unknown(env, known, "EnvPool")
-    implied = task.kwargs.items()
-    return task, {
-        "task_id": task.envpool_id,
-        **dict(pair for pair in env_kwargs.items() if pair not in implied),
-    }
+    # EnvPool's ids imply the task's own arguments.
+    more = dict(pair for pair in env_kwargs.items() if pair not in task.kwargs.items())
+    return task, {"task_id": task.envpool_id, **more}
 
 
 def _import_envpool() -> Any:
@@ -93,7 +77,7 @@ def _import_envpool() -> Any:
 
 
 class EnvPoolPool(Pool):
-    """Environments in lockstep; those whose episode ended are reset explicitly right after the step.
+    """Environments in lockstep; one whose episode ended is reset explicitly right after the step.
 
     EnvPool therefore never does its own reset, a step that ignores the action and is no transition.
     Nor does it reach its own time limit, which is set one step later than the task's: at the limit
@@ -106,12 +90,9 @@ class EnvPoolPool(Pool):
     def __init__(
         self, env: object, seeds: Sequence[int], threads: int | None = None, **env_kwargs: Any
     ) -> None:
-        self.seeds = check_seeds(seeds, INT32_MAX)
-        self.size = len(self.seeds)
+        super().__init__(seeds, INT32_MAX)
         if threads is not None and threads < 1:
-            raise DamperError(
-                f"threads must be at least 1, got {threads}; leave it out for one per core."
-            )
+            raise DamperError(f"threads must be at least 1, got {threads}; leave it out.")
         self.spec = read_spec(env, **env_kwargs)
         self._limit = self.spec.max_episode_steps or INT32_MAX
         self._settings = {
@@ -121,7 +102,6 @@ class EnvPoolPool(Pool):
             "max_episode_steps": min(self._limit + 1, INT32_MAX),
         }
         self._restores = 0
-        self._started = self._sent = False
         self._pool = self._make(self.seeds)
 
     def _make(self, seeds: list[int]) -> Any:
@@ -130,18 +110,13 @@ class EnvPoolPool(Pool):
         self._ids = np.arange(self.size, dtype=np.int32)
         keys = list(pool._state_keys)
         observed = next(key for key in keys if key.split(":")[0] == "obs")
-        self._read = operator.itemgetter(
-            *(
-                keys.index(key)
-                for key in (observed, "reward", "done", "trunc", "elapsed_step", "info:env_id")
-            )
-        )
+        read = (observed, "reward", "done", "trunc", "elapsed_step", "info:env_id")
+        self._read = operator.itemgetter(*(keys.index(key) for key in read))
         return pool
 
-    def reset(self) -> NDArray[np.float32]:
-        """Start every environment's first episode from its own seed -> observations [P, d]."""
-        if self._started:
-            # EnvPool's seeds are fixed when a pool is made.
+    def reset(self) -> Floats:
+        """Start every environment's first episode from its own seed."""
+        if self._sent is not None:  # EnvPool's seeds are fixed when a pool is made
             self._restart(self.seeds)
         self._restores = 0
         return self._begin()
@@ -150,8 +125,8 @@ class EnvPoolPool(Pool):
         self._pool.close()
         self._pool = self._make(seeds)
 
-    def _begin(self) -> NDArray[np.float32]:
-        self._started, self._sent = True, False
+    def _begin(self) -> Floats:
+        self._sent = False
         self._pool._reset(self._ids)
         return self._as_obs(self._read(self._pool._recv())[0])
 
@@ -161,18 +136,13 @@ class EnvPoolPool(Pool):
 
     def send(self, actions: NDArray[Any]) -> None:
         """Start a step of every environment in EnvPool's threads."""
-        if not self._started:
-            raise DamperError(
-                "a pool must be reset before its first step, but was not: call pool.reset() first."
-            )
-        check_turn(self._sent, receiving=False)
-        actions = check_actions(actions, self.size, self.spec, self._act_dtype)
+        actions = self._check_actions(actions, self._act_dtype)
         self._pool._send([self._ids, self._ids, actions])
         self._sent = True
 
     def receive(self) -> Transition:
         """Wait for the step that was sent, and start a new episode where one ended."""
-        check_turn(self._sent, receiving=True)
+        self._check_turn(receiving=True)
         raw, reward, done, trunc, elapsed, _ = self._read(self._pool._recv())
         terminated, truncated = done & ~trunc, elapsed >= self._limit
         ended = np.flatnonzero(terminated | truncated)
@@ -187,27 +157,22 @@ class EnvPoolPool(Pool):
         self._sent = False
         return Transition(next_obs, reward, terminated, truncated, obs)
 
-    def _as_obs(self, raw: NDArray[Any]) -> NDArray[np.float32]:
+    def _as_obs(self, raw: NDArray[Any]) -> Floats:
         return np.array(raw, np.float32).reshape(len(raw), self.spec.obs_dim)
 
     def state(self) -> dict[str, Any]:
         """How often the run was resumed; EnvPool does not expose the state of its environments."""
-        return {
-            "backend": self.backend,
-            "env": self.spec.id,
-            "seeds": list(self.seeds),
-            "restores": self._restores,
-        }
+        return {**super().state(), "restores": self._restores}
 
-    def restore(self, state: Mapping[str, Any]) -> NDArray[np.float32]:
+    def restore(self, state: Mapping[str, Any]) -> Floats:
         """Start fresh episodes."""
-        check_state(state, self.backend, self.spec.id, self.seeds)
+        self._check_state(state)
         return self.start_afresh(int(state["restores"]) + 1)
 
-    def start_afresh(self, restores: int) -> NDArray[np.float32]:
-        """Start new episodes from seeds made of (seed, number of restores), so that no start repeats."""
+    def start_afresh(self, restores: int) -> Floats:
+        """Start new episodes from new seeds."""
         self._restores = restores
-        self._restart([seed_again(seed, restores) for seed in self.seeds])
+        self._restart(self._new_seeds(restores))
         return self._begin()
 
     def close(self) -> None:

@@ -25,14 +25,7 @@ from damper.engine.fused.precomputed import (
     Source,
 )
 from damper.engine.fused.tape import Tape
-from damper.engine.gradients import (
-    CriticGradient,
-    Given,
-    Logged,
-    Logs,
-    Objectives,
-    add_logged,
-)
+from damper.engine.gradients import CriticGradient, Given, Logged, Logs, Objectives, add_logged
 from damper.engine.networks.agent_networks import AgentNetworks
 from damper.engine.networks.layout import Layout, Weights, weight_list, weights_from_list
 
@@ -45,8 +38,8 @@ class Fused(Objectives):
     def __init__(
         self, networks: AgentNetworks, method_kwargs: Mapping[str, dict[str, Any]]
     ) -> None:
-        """As ``Objectives``; looks at the device once, because a compiled function cannot."""
         super().__init__(networks, method_kwargs)
+        # Once, because a compiled function cannot look at the device.
         layer_ops.check_capability(networks.device)
 
     # --- critics ----------------------------------------------------------------------------------
@@ -98,8 +91,8 @@ class Fused(Objectives):
         critic = CriticFromValues(values)
         if networks.target_policy == "actor":
             actor = _ActorPass(self, given)
-            y = self.backbone.target(actor.policy(actor.target_inputs), critic, *given)
-            return y, actor.tape.saved_activations
+            policy = actor.policy(actor.outputs_at(actor.target_inputs))
+            return self.backbone.target(policy, critic, *given), actor.tape.saved_activations
         source = _actor_source(networks, networks.target_policy)
         policy = PolicyFromOutputs(_heads(networks), source)
         return self.backbone.target(policy, critic, *given), []
@@ -123,14 +116,15 @@ class Fused(Objectives):
         both, first = LinearizedCritic(self._both_critics), LinearizedCritic(self._first_critic)
         # Only the first loss uses the critics, at actions that depend on the actor's outputs.
         primary_loss, inputs = actor.losses[0]
-        primary_loss(actor.policy(inputs), CriticFromValues(both, first))
+        policy = actor.policy(actor.outputs_at(inputs))
+        primary_loss(policy, CriticFromValues(both, first))
         cotangents: list[Tensor] = []
         logs: Logs = {}
         for loss, inputs in actor.losses:
 
             def of_outputs(outputs: Sequence[Tensor], loss: ActorLoss = loss) -> Logged:
                 critic = CriticFromValues(both.linearized(), first.linearized())
-                return loss(actor.policy_of(outputs), critic)
+                return loss(actor.policy(outputs), critic)
 
             gradients_wrt_outputs, more = output_gradients(of_outputs, actor.outputs_at(inputs))
             cotangents.append(actor.as_rows(gradients_wrt_outputs, inputs))
@@ -185,7 +179,6 @@ class _ActorPass:
     def __init__(
         self, objectives: Fused, given: Given, saved_activations: Sequence[Tensor] = ()
     ) -> None:
-        """Collect the losses' inputs, then run the actors or reuse what ``of_critics`` saved."""
         self.networks = networks = objectives.networks
         self.heads = _heads(networks)
         self.averages: list[Tensor] = []
@@ -224,12 +217,8 @@ class _ActorPass:
         """The actors' outputs at the inputs with these indices."""
         return [self.outputs[i] for i in inputs]
 
-    def policy(self, inputs: Sequence[int]) -> PolicyFromOutputs:
-        """The policy for a loss with these inputs."""
-        return self.policy_of(self.outputs_at(inputs))
-
-    def policy_of(self, outputs: Sequence[Tensor]) -> PolicyFromOutputs:
-        """The same for given outputs, to be differentiated with respect to them."""
+    def policy(self, outputs: Sequence[Tensor]) -> PolicyFromOutputs:
+        """The policy for a loss that reads these outputs."""
         # A new iterator each time: every loss reads the averages from the first one on.
         averages = iter(self.averages)
         source = PrecomputedOutputs(outputs)

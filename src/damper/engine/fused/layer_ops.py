@@ -1,8 +1,8 @@
 """A linear layer with its activation, forward and backward, for M networks of flat parameters.
 
 The gradients are written by hand instead of left to autograd: one pass then serves several losses,
-and on a GPU each layer is one kernel (``triton_layers``). ``reference`` has the same in plain
-PyTorch, for other devices, dtypes and activations.
+and on a GPU each layer is one kernel (``triton_layers``). Plain PyTorch here is the reference for
+the kernels, and serves other devices, dtypes and activations.
 """
 
 from __future__ import annotations
@@ -10,20 +10,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from damper.engine.fused import reference
-from damper.engine.fused.reference import BackwardRows
+from damper.activations import ACTIVATIONS
 from damper.engine.networks.layout import LayerSlice, Pieces
+from damper.engine.networks.stacked import linear
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 MIN_CAPABILITY = (8, 0)  # Ampere, the first with TF32
 # A one-output head is fused only into a layer with more than 16 outputs; with fewer, the saved
 # store is negligible.
 MAX_UNFUSED_OUTPUTS = 16
+
+
+class BackwardRows(NamedTuple):
+    """What ``backward`` does with the rows of ``d = ∂L/∂z``.
+
+    Attributes:
+        primary_rows: number of first rows of d that belong to the first loss; the rest belong to
+            the second. Row i of either was computed from row i of x.
+        gradient_groups: lengths of the groups into which the rows are split, each with its own
+            gradient: all of one length, or one group per loss.
+        input_gradient: whether the gradient with respect to the layer's inputs is needed.
+    """
+
+    primary_rows: int
+    gradient_groups: tuple[int, ...]
+    input_gradient: bool = True
+
+    def slices(self) -> list[tuple[slice, slice]]:
+        """For each group: its rows of x, and its rows of d."""
+        slices, begin = [], 0
+        for length in self.gradient_groups:
+            x_begin = begin if begin < self.primary_rows else begin - self.primary_rows
+            slices.append((slice(x_begin, x_begin + length), slice(begin, begin + length)))
+            begin += length
+        return slices
+
+
+class FusedHead(NamedTuple):
+    """A last layer with one output that kernels run together with the layer before it."""
+
+    layer: LayerSlice
+    h: Tensor  # the head's input
+    activation_grad: Tensor | None  # the derivative ``f'`` of the activation that gave h
 
 
 def alloc_grads(flat_params: Tensor, groups: int, stride: int = 1) -> Tensor | list[Pieces]:
@@ -68,22 +101,20 @@ def forward(
 ) -> tuple[Tensor, Tensor | None]:
     """``h = f(x W + b)``, ``[M, R, outputs]``, and with ``for_backward`` the derivative ``f'``.
 
-    Args:
-        flat_params: parameters ``[M, n]``.
-        layer: the layer's position in them.
-        x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
-        activation: f; None for none, which has no derivative.
-        for_backward: whether to return ``f'``.
-        stride: 2 runs only the first, third, ... network.
+    The layer lies in parameters ``[M, n]``; its inputs are ``[M, R, inputs]``, or ``[M/2, ...]``
+    where two networks share theirs. Without ``activation`` there is no derivative. ``stride=2``
+    runs only the first, third, ... network.
     """
     if (kernels := _kernels(flat_params, activation)) is not None:
-        h, activation_grad, _ = kernels.forward(
-            flat_params, layer, x, activation, for_backward=for_backward, stride=stride
-        )
-        return h, activation_grad
-    return reference.forward(
-        flat_params, layer, x, activation, for_backward=for_backward, stride=stride
-    )
+        options: dict[str, Any] = {"for_backward": for_backward, "stride": stride}
+        return kernels.forward(flat_params, layer, x, activation, **options)[:2]
+    flat_params = flat_params[::stride]
+    weights, biases = layer.weights(flat_params), layer.biases(flat_params)
+    z = linear(_expand_shared(x, flat_params), (weights, biases))
+    if activation is None:
+        return z, None
+    h, activation_grad = ACTIVATIONS[activation].with_grad(z)
+    return h, activation_grad if for_backward else None
 
 
 def backward(
@@ -100,32 +131,41 @@ def backward(
     """From ``d = ∂L/∂z``: the gradients ``xᵀ d`` and ``Σ d``, and ``d Wᵀ f'`` for the layer before.
 
     Args:
-        flat_params: parameters ``[M, n]``.
-        layer: the layer's position in them.
-        x: the layer's inputs, ``[M, R, inputs]`` or ``[M/2, R, inputs]``.
-        d: ``[M, D, outputs]``.
-        rows: what to do with each row of d.
+        flat_params: as in ``forward``, with ``layer``, ``x`` and ``stride``.
+        d: ``[M, D, outputs]``; ``rows`` says what to do with each of its rows.
         activation_grad: ``f'`` of the activation that gave x, or None if x is the network's input.
-        gradients: from ``alloc_grads``, one per group, filled with the parameters' gradients; None
-            for no gradients.
-        stride: as in ``forward``.
+        gradients: from ``alloc_grads``, filled with the parameters' gradients; None for none.
 
     Returns:
         ``∂L/∂z`` of the layer before (``∂L/∂x`` without ``activation_grad``), ``[M, D, inputs]``;
         None without ``rows.input_gradient``.
     """
-    implementation = _kernels(flat_params) or reference
-    back: Tensor | None = implementation.backward(
-        flat_params,
-        layer,
-        x,
-        d,
-        rows,
-        activation_grad=activation_grad,
-        gradients=gradients,
-        stride=stride,
-    )
-    return back
+    if (kernels := _kernels(flat_params)) is not None:
+        options = {"activation_grad": activation_grad, "gradients": gradients, "stride": stride}
+        return kernels.backward(flat_params, layer, x, d, rows, **options)
+    flat_params = flat_params[::stride]
+    for pieces, (x_rows, d_rows) in zip(gradients or (), rows.slices(), strict=False):
+        inputs = _expand_shared(x[:, x_rows], flat_params)
+        pieces.update(layer.pieces(torch.bmm(inputs.mT, d[:, d_rows]), d[:, d_rows].sum(1)))
+    if not rows.input_gradient:
+        return None
+    back = layer.weights(flat_params).mT
+    # With a single output the product is an outer one: a multiplication, which is fused with that
+    # by ``f'``.
+    dx = d * back if layer.outputs == 1 else torch.bmm(d, back)
+    if activation_grad is None:
+        return dx
+    # Both losses read ``f'`` of the same rows of x.
+    primary, second = rows.primary_rows, d.shape[1] - rows.primary_rows
+    first_part = activation_grad[:, :primary]
+    if second == 0:
+        return dx * first_part
+    return dx * torch.cat((first_part, activation_grad[:, :second]), 1)
+
+
+def _expand_shared(x: Tensor, flat_params: Tensor) -> Tensor:
+    """Inputs ``[M/2, ...]``, one per pair of networks, as ``[M, ...]``; others as they are."""
+    return x if len(x) == len(flat_params) else x.repeat_interleave(2, 0)
 
 
 def fused_head(
@@ -152,12 +192,8 @@ def check_capability(device: torch.device) -> None:
 
 def _kernels(flat_params: Tensor, activation: str | None = None) -> ModuleType | None:
     """The Triton kernels if they apply (CUDA, float32, a known activation), otherwise None."""
-    if (
-        not flat_params.is_cuda
-        or flat_params.dtype != torch.float32
-        or not HAS_TRITON
-        or _below_min_capability
-    ):
+    able = flat_params.is_cuda and HAS_TRITON and not _below_min_capability
+    if not able or flat_params.dtype != torch.float32:
         return None
     # Here, because not every machine has Triton.
     from damper.engine.fused import triton_layers

@@ -16,16 +16,17 @@ from torch import Tensor
 
 from damper.engine.networks.stacked import LOG_STD_RANGE, check_head
 
+Key = tuple[Any, ...]  # the inputs of one evaluation
 Source = Callable[..., Tensor]  # maps inputs to a network's outputs
 
 
 class InputCollector:
-    """Returns zeros, and collects the inputs of a loss; collectors may share ``inputs``."""
+    """Returns zeros, and collects the inputs of a loss; collectors may share ``inputs``.
 
-    def __init__(
-        self, inputs: list[tuple[Any, ...]], shape: Callable[..., tuple[int, ...]]
-    ) -> None:
-        """``shape`` maps inputs to an output's shape; ``order`` holds this loss's indices."""
+    ``shape`` maps inputs to an output's shape; ``order`` holds this loss's indices.
+    """
+
+    def __init__(self, inputs: list[Key], shape: Callable[..., tuple[int, ...]]) -> None:
         self.inputs, self.shape = inputs, shape
         self.order: list[int] = []
 
@@ -39,12 +40,11 @@ class InputCollector:
 
 
 class PrecomputedOutputs:
-    """Returns the k-th output for the k-th different input."""
+    """Returns the k-th output for the k-th different input, in ``InputCollector``'s order."""
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
-        """``outputs`` are in the order of ``InputCollector``."""
         self.outputs = outputs
-        self.inputs: list[tuple[Any, ...]] = []
+        self.inputs: list[Key] = []
 
     def __call__(self, *key: Tensor) -> Tensor:
         """The output for this input."""
@@ -55,10 +55,10 @@ class LinearizedCritic:
     """A critic to first order in the action: ``q + ⟨∂q/∂a, a − stopgrad a⟩``.
 
     Values are replayed in the order of the calls, so a loss must ask in the same order every time.
+    ``evaluate`` gives values ``[..., B]`` and gradients by the action, ``[..., B, A]``.
     """
 
     def __init__(self, evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-        """``evaluate`` gives values ``[..., B]`` and gradients by the action, ``[..., B, A]``."""
         self.evaluate = evaluate
         self.evaluated: list[tuple[Tensor, Tensor]] = []
 
@@ -82,10 +82,12 @@ class LinearizedCritic:
 
 
 class PolicyFromOutputs:
-    """A ``damper.interface.Policy`` whose outputs, all heads concatenated, come from ``source``."""
+    """A ``damper.interface.Policy`` whose outputs, all heads concatenated, come from ``source``.
+
+    ``average`` gives the outputs of the Polyak average.
+    """
 
     def __init__(self, heads: Sequence[str], source: Source, average: Source | None = None) -> None:
-        """``average`` gives the outputs of the Polyak average."""
         self.heads, self.source, self.average = tuple(heads), source, average
 
     @property
@@ -117,10 +119,12 @@ class PolicyFromOutputs:
 
 
 class CriticFromValues:
-    """A ``damper.interface.Critic`` whose values come from functions."""
+    """A ``damper.interface.Critic`` whose values come from functions.
+
+    ``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``; if left out, both are evaluated.
+    """
 
     def __init__(self, both: Source, first: Source | None = None) -> None:
-        """``both`` gives ``[P, 2, B]``, ``first`` ``[P, B]``; if left out, both are evaluated."""
         self.both = both
         # Not `first or`: PyTorch 2.11 cannot compile a function's truth value.
         self.first = (lambda obs, action: both(obs, action)[:, 0]) if first is None else first
@@ -130,7 +134,7 @@ class CriticFromValues:
         return self.both(obs, action)
 
 
-def index_or_append(inputs: list[tuple[Any, ...]], key: tuple[Any, ...]) -> int:
+def index_or_append(inputs: list[Key], key: Key) -> int:
     """The index of these tensors in the list, appended if new."""
     # By `is`: torch.compile cannot trace `id`, and equal tensors may be different inputs.
     for i, other in enumerate(inputs):

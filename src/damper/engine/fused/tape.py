@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from damper.engine.fused import layer_ops
-from damper.engine.fused.reference import BackwardRows, FusedHead
+from damper.engine.fused.layer_ops import BackwardRows, FusedHead
 from damper.engine.networks.layout import Layout
 
 MAX_NETWORKS_IN_GROUPS = 16  # more networks fill a GPU without groups
@@ -21,6 +21,14 @@ class Tape:
     """A forward pass of M stacked networks ``f(x W + b)``, the last layer without f.
 
     Activations are saved; autograd does not see any of it.
+
+    Args:
+        layout: their layers.
+        flat_params: their parameters ``[M, n]``.
+        activation: f.
+        x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
+        for_backward: whether to save what a backward pass needs.
+        stride: 2 runs only the first, third, ... network.
     """
 
     def __init__(
@@ -32,16 +40,6 @@ class Tape:
         for_backward: bool = True,
         stride: int = 1,
     ) -> None:
-        """Run the networks.
-
-        Args:
-            layout: their layers.
-            flat_params: their parameters ``[M, n]``.
-            activation: f.
-            x: inputs ``[M, R, inputs]``, or ``[M/2, R, inputs]`` where two networks share theirs.
-            for_backward: whether to save what a backward pass needs.
-            stride: 2 runs only the first, third, ... network.
-        """
         self.layers, self.flat_params, self.stride = layout.layer_slices, flat_params, stride
         self.inputs: list[Tensor] = []
         self.activation_grads: list[Tensor | None] = [None]
@@ -96,11 +94,8 @@ class Tape:
         self._back(torch.cat(tuple(cotangents), 1), sizes[0], groups, grads)
         count = sizes[0] // groups[0] if grouped else 1
         by_group = layer_ops.collect_grads(grads, self.flat_params.shape[1])
-        return [
-            functools.reduce(torch.add, share)
-            for share in (by_group[:count], by_group[count:])
-            if share
-        ]
+        shares = (by_group[:count], by_group[count:])
+        return [functools.reduce(torch.add, share) for share in shares if share]
 
     def input_gradients(self) -> Tensor:
         """``[M, R, inputs]``: row i is ``∂ Σ output_i / ∂x_i``; rows are independent."""
@@ -108,42 +103,29 @@ class Tape:
         return self._back(d, d.shape[1], (d.shape[1],), None)
 
     def _back(self, d: Tensor, primary: int, groups: Sequence[int], grads: Any) -> Tensor:
-        rows = BackwardRows(primary, tuple(groups))
-        # The gradient with respect to x is needed only if the parameters' gradients are not.
-        first_rows = rows._replace(input_gradient=grads is None)
-        options: dict[str, Any] = {"gradients": grads, "stride": self.stride}
+        backward: Callable[..., Tensor | None] = layer_ops.backward
+        more: dict[str, Any] = {}
         begin = len(self.layers) - 1
         if self.kernels is not None:
             begin -= 1
-            d = self.kernels.backward(
-                self.flat_params,
-                self.layers[begin],
-                self.inputs[begin],
-                d,
-                rows if begin else first_rows,
-                activation_grad=self.activation_grads[begin],
-                fused_head=FusedHead(self.layers[-1], self.inputs[-1], self.activation_grads[-2]),
-                **options,
-            )
-            begin -= 1
+            head = FusedHead(self.layers[-1], self.inputs[-1], self.activation_grads[-2])
+            backward, more = self.kernels.backward, {"fused_head": head}
         for i in range(begin, -1, -1):
-            back = layer_ops.backward(
-                self.flat_params,
-                self.layers[i],
-                self.inputs[i],
-                d,
-                rows if i else first_rows,
+            # The gradient with respect to x is needed only if the parameters' gradients are not.
+            rows = BackwardRows(primary, tuple(groups), input_gradient=i > 0 or grads is None)
+            back = backward(
+                *(self.flat_params, self.layers[i], self.inputs[i], d, rows),
                 activation_grad=self.activation_grads[i],
-                **options,
+                gradients=grads,
+                stride=self.stride,
+                **more,
             )
             d = d if back is None else back
+            backward, more = layer_ops.backward, {}
         return d
 
 
 def in_groups(flat_params: Tensor, total: int, rows_per_group: int) -> bool:
     """Whether to sum groups of rows in parallel: few networks would leave most of a GPU idle."""
-    return (
-        flat_params.is_cuda
-        and len(flat_params) < MAX_NETWORKS_IN_GROUPS
-        and total <= MAX_GROUPS * rows_per_group
-    )
+    few = len(flat_params) < MAX_NETWORKS_IN_GROUPS and total <= MAX_GROUPS * rows_per_group
+    return flat_params.is_cuda and few

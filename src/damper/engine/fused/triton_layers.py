@@ -13,7 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from damper.engine.fused.reference import BackwardRows, FusedHead
+from damper.engine.fused.layer_ops import BackwardRows, FusedHead
 from damper.engine.fused.triton_kernels import backward_kernel, forward_kernel
 from damper.engine.networks.layout import LayerSlice
 
@@ -158,10 +158,8 @@ def _largest(tiles: Sequence[Tile], nets: int, products: Sequence[tuple[int, int
     """The first tile with enough blocks, else the last; without TF32, one that fits registers."""
 
     def blocks(tile: Tile) -> int:
-        return sum(
-            triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns)
-            for rows, columns in products
-        )
+        down, across = tile.rows, tile.columns
+        return sum(triton.cdiv(m, down) * triton.cdiv(n, across) for m, n in products)
 
     largest = next((tile for tile in tiles if nets * blocks(tile) >= MIN_BLOCKS[tile]), None)
     if tf32():

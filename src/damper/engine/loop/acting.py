@@ -30,7 +30,6 @@ class Acting:
     """Explores with the policies of all agents of a learner."""
 
     def __init__(self, learner: Learner) -> None:
-        """Allocate the buffers."""
         spec = learner.spec
         like: dict[str, Any] = {"device": learner.device, "dtype": learner.dtype}
         self._obs = torch.zeros(learner.n_agents, spec.obs_dim, **like)

@@ -19,10 +19,8 @@ class Training:
         run: the run's folder.
         step: environment steps that every agent has taken.
         metrics: the line, as in ``metrics.jsonl``: values per agent, None where there is none.
-        agents: one row per agent: its seed, and its value of every setting that differs between
-            agents.
-        evaluation: the latest evaluation's line, as in ``evaluations.jsonl``; None before the
-            first.
+        agents: one row per agent: its seed, and its value of every setting in which agents differ.
+        evaluation: the latest evaluation's line, as in ``evaluations.jsonl``, or None.
     """
 
     run: Run
@@ -47,9 +45,8 @@ class Training:
 
     def _checked(self, agent: int) -> int:
         if agent not in range(len(self.agents)):
-            raise DamperError(
-                f"agent must be 0 to {len(self.agents) - 1}, but {agent!r} was given."
-            )
+            last = len(self.agents) - 1
+            raise DamperError(f"agent must be 0 to {last}, but {agent!r} was given.")
         return agent
 
 
@@ -76,7 +73,6 @@ class Callbacks:
     """
 
     def __init__(self, functions: tuple[Callback, ...] = ()) -> None:
-        """Nothing has been asked for yet."""
         self.functions, self.stop = functions, False
         self.error: Exception | None = None
         self.frozen: dict[int, int] = {}
@@ -88,8 +84,3 @@ class Callbacks:
                 self.stop |= function(training) is False
         except Exception as error:
             self.stop, self.error = True, error
-
-    def finish(self) -> None:
-        """Raise the error of a callback, if there was one."""
-        if self.error is not None:
-            raise self.error

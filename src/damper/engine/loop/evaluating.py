@@ -66,7 +66,6 @@ class Evaluations:
     """A run's evaluations: ``evaluations.jsonl``, the latest, and each agent's best policy."""
 
     def __init__(self, path: Path) -> None:
-        """Start with no evaluation."""
         self.log = MetricsLog(path)
         self.writers: tuple[Callable[[dict[str, Any]], None], ...] = ()
         self.latest: dict[str, Any] | None = None
@@ -78,15 +77,14 @@ class Evaluations:
         """Record an evaluation of these policies; keep those that are better than all before."""
         self.latest = {"step": step, **means}
         self.log.write(self.latest)
-        LOG.info(
-            "%s: evaluation at step %d, returns %s", self.log.path.parent, step, means["return"]
-        )
+        returns, folder = means["return"], self.log.path.parent
+        LOG.info("%s: evaluation at step %d, returns %s", folder, step, returns)
         for write in self.writers:
             write(self.latest)
-        for agent, (mean_return, policy) in enumerate(zip(means["return"], policies, strict=True)):
-            if mean_return is not None and (
-                agent not in self.best or mean_return > self.best[agent].mean_return
-            ):
+        for agent, (mean_return, policy) in enumerate(zip(returns, policies, strict=True)):
+            if mean_return is None:
+                continue
+            if agent not in self.best or mean_return > self.best[agent].mean_return:
                 self.best[agent] = BestPolicy(policy, mean_return)
 
     def state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:

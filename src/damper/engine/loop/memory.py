@@ -23,17 +23,13 @@ PEAK_FACTOR = 3.9
 def check_memory(settings: Settings, obs_dim: int, act_dim: int) -> None:
     """Raise for a population that does not fit, before anything is trained."""
     device = torch.device(settings.device)
-    needed = needed_memory(
-        settings, obs_dim, act_dim, PEAK_FACTOR if device.type == "cuda" else 1.0
-    )
-    available = memory_available(device)
+    peak = PEAK_FACTOR if device.type == "cuda" else 1.0
+    needed, available = needed_memory(settings, obs_dim, act_dim, peak), memory_available(device)
     if available is not None and needed > 0.95 * available:
-        n_agents = len(settings.agents())
         raise DamperError(
-            f"buffer_size={settings.buffer_size} with {n_agents} agents needs about "
-            f"{needed / 2**30:.1f} GiB on "
-            f"{settings.device}, but {available / 2**30:.1f} GiB are free: lower buffer_size, or "
-            "train fewer agents."
+            f"buffer_size={settings.buffer_size} with {len(settings.agents())} agents needs about "
+            f"{needed / 2**30:.1f} GiB on {settings.device}, but {available / 2**30:.1f} GiB are "
+            "free: lower buffer_size, or train fewer agents."
         )
 
 

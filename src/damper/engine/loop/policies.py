@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.envs.env_spec_json import to_json
-from damper.engine.networks.layout import Layout
+from damper.engine.networks.layout import Layout, weight_list
 from damper.engine.settings import Settings
 from damper.engine.update.learner import Learner
 from damper.methods import find_method
@@ -27,12 +27,12 @@ def policy_params(learner: Learner, step: int) -> tuple[list[PolicyInfo], Tensor
     """Each agent's ``PolicyInfo``, and the parameters of all agents, ``[P, n]`` on the CPU."""
     settings, spec = learner.settings, learner.spec
     layout, params = actor_params(learner)
-    statistics: list[dict[str, Any] | None] = [None] * learner.n_agents
+    normalisers: list[dict[str, Any] | None] = [None] * learner.n_agents
     if learner.obs_rms:
-        statistics = [normaliser.to_dict() for normaliser in learner.obs_rms.normalisers()]
+        normalisers = [normaliser.to_dict() for normaliser in learner.obs_rms.normalisers()]
     library_versions, env_spec = versions(), to_json(spec.env_spec)
     infos = []
-    for agent, normaliser in zip(settings.agents(), statistics, strict=True):
+    for agent, normaliser in zip(settings.agents(), normalisers, strict=True):
         infos.append(
             PolicyInfo(
                 env=spec.id,
@@ -67,7 +67,6 @@ def actor_params(learner: Learner) -> tuple[Layout, Tensor]:
     """Layout and parameters ``[P, n]`` of the actors on the CPU, without the prediction head."""
     trained = learner.networks.actor_layout
     weights = trained.unflatten(learner.state()["actor"].to("cpu", torch.float32))
-    layout = Layout(tuple(layer for layer in trained.layers if layer[0] != "prediction"))
-    return layout, layout.flatten(
-        [tensor for name, _, _ in layout.layers for tensor in weights[name]]
-    )
+    weights.pop("prediction", None)
+    layout = Layout(tuple(layer for layer in trained.layers if layer[0] in weights))
+    return layout, layout.flatten(weight_list(weights))

@@ -51,18 +51,17 @@ class Trainer:
         metrics_writers: tuple[MetricsWriter, ...] = (),
         callbacks: tuple[Callback, ...] = (),
     ) -> None:
-        """Build environments and learner, open the run's folder, load its newest checkpoint."""
-        assert left_to_train(Run(out), settings), (
-            "a finished run is opened, not trained: it would begin anew"
-        )
+        assert left_to_train(Run(out), settings), "a finished run is opened, not trained"
         self.settings, self.metrics_writers = settings, metrics_writers
         self.callbacks = Callbacks(callbacks)
+        # Called after each step with the numbers of steps and updates.
+        self.after_step: Callable[[int, int], None] | None = None
         self.checkpoints = CheckpointStore(out / "checkpoints")
         self.log = MetricsLog(out / "metrics.jsonl")
         self.evaluations = Evaluations(out / "evaluations.jsonl")
         seeds = [agent["seed"] for agent in settings.agents()]
-        where = settings.env, seeds, settings.backend, settings.env_threads
-        self.pool = make_pool(*where, **(settings.env_kwargs or {}))
+        kwargs = settings.env_kwargs or {}
+        self.pool = make_pool(settings.env, seeds, settings.backend, settings.env_threads, **kwargs)
         self.spec = self.pool.spec
         with ExitStack() as failing:
             failing.callback(self.pool.close)
@@ -78,9 +77,7 @@ class Trainer:
         self.recent: list[EpisodeStats] = []
         # The last step, until it is stored in the replay and added to the episode statistics.
         self._pending_transition: tuple[NDArray[Any], ...] | None = None
-        self._pending_stats: (
-            tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]] | None
-        ) = None
+        self._pending_stats: tuple[Any, ...] | None = None
         self.step, self._seconds_before = 0, 0.0
         # When this process began to train, and from which step.
         self._clock, self._first_step = time.perf_counter(), 0
@@ -97,8 +94,8 @@ class Trainer:
         record_env(self.run, to_json(self.spec.env_spec))
         self.obs = self._resume()
         self.run.extend(settings.steps)
-        start = (out, self.learner.n_agents, self.step, settings.steps)
-        LOG.info("%s: %d agents train from step %d to %d", *start)
+        n_agents = self.learner.n_agents
+        LOG.info("%s: %d agents train from step %d to %d", out, n_agents, self.step, settings.steps)
         self._logged_frozen: set[int] = set()
         self._warned_of_no_end = False
 
@@ -115,11 +112,17 @@ class Trainer:
                     self.pool.send(actions.env)
                     self.while_environments_step()
                     self.finish_step(actions, self.pool.receive())
+                    if self.after_step is not None:
+                        self.after_step(self.step, self.learner.updates)
                 self.finish()
         finally:
             self.pool.close()
-        self.callbacks.finish()
-        self._raise_if_stopped()
+        if self.callbacks.error is not None:
+            raise self.callbacks.error
+        # A callback's end is an ordinary return.
+        if self.stopped and self.stop.received is not None:
+            place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
+            raise Stopped(f"stopped {place}; the same command resumes it.", self.stop.received)
         return self.run
 
     @property
@@ -132,12 +135,6 @@ class Trainer:
         """Whether the run ended before its budget was spent."""
         return self.done and self.step < self.settings.steps
 
-    def _raise_if_stopped(self) -> None:
-        """Raise ``Stopped`` if a signal ended the run; a callback's end is an ordinary return."""
-        if self.stopped and self.stop.received is not None:
-            place = f"{self.run.path} at step {self.step:,} of {self.settings.steps:,}"
-            raise Stopped(f"stopped {place}; the same command resumes it.", self.stop.received)
-
     def begin_step(self) -> None:
         """Launch acting, and store the previous step; after a request to stop, this is the last."""
         self.acting.start(self.obs)
@@ -149,17 +146,10 @@ class Trainer:
 
     def finish_step(self, actions: Actions, transition: Transition) -> None:
         """Process actions and transition; update, evaluate, log and checkpoint where due."""
-        settings = self.settings
-        parts = (
-            self.obs,
-            actions.buffer,
-            transition.next_obs,
-            transition.reward,
-            transition.terminated,
-        )
-        self._pending_transition = (*parts, self.episodes.first)
-        ended = transition.terminated | transition.truncated
-        self._pending_stats = (actions.deterministic, transition.reward, ended)
+        settings, t = self.settings, transition
+        stored = (self.obs, actions.buffer, t.next_obs, t.reward, t.terminated)
+        self._pending_transition = (*stored, self.episodes.first)
+        self._pending_stats = (actions.deterministic, t.reward, t.terminated | t.truncated)
         self.obs = transition.obs
         self.step += 1
         updates, self._updates_ahead = self._updates_after(self.step) - self._updates_ahead, 0
@@ -171,12 +161,8 @@ class Trainer:
             self.evaluations.add(self.step, evaluate_agents(self.learner), self._current_policies())
         if self._ends_interval(settings.log_every):
             self._log()
-        if self._checkpoint_due():
+        if settings.checkpoint_every and self.step % settings.checkpoint_every == 0:
             self.checkpoint()
-
-    def _checkpoint_due(self) -> bool:
-        every = self.settings.checkpoint_every
-        return every > 0 and self.step % every == 0
 
     def _ends_interval(self, length: int) -> bool:
         return self.step % length == 0 or self.step >= self.settings.steps
@@ -187,12 +173,10 @@ class Trainer:
             self.update_ahead()
         # With train_freq > 1 this would be as exact, but a block of updates would overlap with only
         # one simulator step, and the host would have to draw the indices of all its batches first.
-        self._next_updates_wait = (
-            self.settings.train_freq > 1 or self._next_updates_sample_next_step()
-        )
+        self._next_updates_wait = self.settings.train_freq > 1 or self._next_updates_need_step()
         self.update_stats()
 
-    def _next_updates_sample_next_step(self) -> bool:
+    def _next_updates_need_step(self) -> bool:
         """Whether any batch of the next step's updates will contain that step itself."""
         step = self.step + 1
         first = self.learner.updates + self._updates_after(step) - self._updates_ahead
@@ -219,9 +203,8 @@ class Trainer:
 
     def finish(self) -> None:
         """Write the policies of a finished run, or a checkpoint of one that may go on."""
-        if (
-            self.stopped or self.settings.keep_checkpoint
-        ) and self._last_checkpoint_step != self.step:
+        to_be_continued = self.stopped or self.settings.keep_checkpoint
+        if to_be_continued and self._last_checkpoint_step != self.step:
             self.checkpoint()
         if self.stopped:
             LOG.info("%s: stopped at step %d of %d", self.run.path, self.step, self.settings.steps)
@@ -231,19 +214,16 @@ class Trainer:
 
     def update_stats(self) -> None:
         """Add the last step to the episode statistics, if that has not been done."""
-        if self._pending_stats is not None:
-            self.recent += self.episodes.step(*self._pending_stats)
-            self._pending_stats = None
-            if self.episodes.steps_since_an_end == WARN_AFTER_STEPS and not self._warned_of_no_end:
-                self._warn_of_no_end()
-
-    def _warn_of_no_end(self) -> None:
-        self._warned_of_no_end = True
-        if self.spec.max_episode_steps is None:
-            facts = (self.run.path, self.spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX)
-            LOG.warning(
-                "%s: no episode of %s ended within %s steps: if it needs a time limit, %s.", *facts
-            )
+        if self._pending_stats is None:
+            return
+        self.recent += self.episodes.step(*self._pending_stats)
+        self._pending_stats = None
+        if self.episodes.steps_since_an_end == WARN_AFTER_STEPS and not self._warned_of_no_end:
+            self._warned_of_no_end = True
+            if self.spec.max_episode_steps is None:
+                facts = (self.run.path, self.spec.id, f"{WARN_AFTER_STEPS:,}", TIME_LIMIT_FIX)
+                end = "no episode of %s ended within %s steps: if it needs a time limit, %s."
+                LOG.warning(f"%s: {end}", *facts)
 
     def _seconds(self) -> float:
         """Seconds spent on this run, including before it was resumed."""
@@ -262,17 +242,17 @@ class Trainer:
         self._store_transition()
         self.update_stats()
         tensors = {f"learner.{name}": tensor for name, tensor in self.learner.state().items()}
+        host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
         facts: dict[str, Any] = {
             "step": self.step,
             "updates": self.learner.updates,
             "seconds": self._seconds(),
             "diagnostics": self.learner.diagnostics.names,
+            "metrics_offset": self.log.sync(),
+            "host": split_arrays(host, "host", tensors),
+            "recent": [list(episode) for episode in self.recent],
+            "frozen_by_callback": self.callbacks.frozen,
         }
-        facts["metrics_offset"] = self.log.sync()
-        host = {"pool": self.pool.state(), "episodes": self.episodes.state(), "obs": self.obs}
-        facts["host"] = split_arrays(host, "host", tensors)
-        facts["recent"] = [list(episode) for episode in self.recent]
-        facts["frozen_by_callback"] = self.callbacks.frozen
         infos, tensors["policies"] = policy_params(self.learner, self.step)
         facts["policies"] = [asdict(info) for info in infos]
         facts["evaluations"] = self.evaluations.state(tensors)
@@ -289,56 +269,42 @@ class Trainer:
             return self.pool.reset()
         facts = checkpoint.facts
         self.checkpoints.load_rows(self.learner.replay, checkpoint)
-        self._load_learner(checkpoint.tensors, facts.get("diagnostics"))
-        self.step, self.learner.updates, self._seconds_before = (
-            facts["step"],
-            facts["updates"],
-            facts["seconds"],
-        )
-        self._last_checkpoint_step = self.step
-        if (
-            self.learner.scheduled is not None and self.learner.updates
-        ):  # the values of the last update, for the log
+        self._load_learner(checkpoint.tensors, facts["diagnostics"])
+        self.step, self.learner.updates = facts["step"], facts["updates"]
+        self._seconds_before, self._last_checkpoint_step = facts["seconds"], self.step
+        # The values of the last update, for the log.
+        if self.learner.scheduled is not None and self.learner.updates:
             last = self.step - self.step % self.settings.train_freq
             self.learner.scheduled.set(1.0 - last / self.settings.steps)
         self.log.rewind(facts["metrics_offset"])
-        self.evaluations.restore(facts.get("evaluations", {}), checkpoint.tensors)
+        self.evaluations.restore(facts["evaluations"], checkpoint.tensors)
         host = join_arrays(facts["host"], checkpoint.tensors)
         self.episodes.restore(host["episodes"])
         self.recent = [EpisodeStats(*values) for values in facts["recent"]]
-        frozen = facts.get("frozen_by_callback", {})
-        self.callbacks.frozen = {int(agent): step for agent, step in frozen.items()}
+        frozen = facts["frozen_by_callback"].items()
+        self.callbacks.frozen = {int(agent): step for agent, step in frozen}
         manifest, exact = self.run.manifest, self.pool.exact_resume
         try:
             obs = self.pool.restore(host["pool"])
         except InexactReplayError as error:  # losing an episode is better than losing the run
             obs, exact = self.pool.start_afresh(len(manifest["resumed"]) + 1), False
-            LOG.warning(
-                "%s continues with fresh episodes, not bit for bit: %s", self.run.path, error
-            )
+            sentence = "%s continues with fresh episodes, not bit for bit: %s"
+            LOG.warning(sentence, self.run.path, error)
         if not exact:
             self.episodes = EpisodeTracker(self.learner.n_agents, self.spec.low, self.spec.high)
-        event: dict[str, Any] = {
-            "step": self.step,
-            "environments": "exact" if exact else "fresh episodes",
-        }
+        environments = "exact" if exact else "fresh episodes"
+        event: dict[str, Any] = {"step": self.step, "environments": environments}
         now = {
             "source": source_digest(),
             "versions": versions(),
             "hardware": hardware(self.settings.device),
         }
-        event |= {
-            name: value for name, value in now.items() if value != manifest.get(name)
-        }  # changed since the start
+        event |= {name: fact for name, fact in now.items() if fact != manifest.get(name)}
         self.run.update_manifest(resumed=[*manifest["resumed"], event])
         return obs
 
-    def _load_learner(self, tensors: Mapping[str, Tensor], saved_names: list[str] | None) -> None:
-        """Load the learner's tensors; diagnostics of another version of damper restart from zero.
-
-        ``saved_names`` are the names of the diagnostics in the checkpoint; older checkpoints do not
-        have them.
-        """
+    def _load_learner(self, tensors: Mapping[str, Tensor], saved_names: list[str]) -> None:
+        """Load the learner's tensors; diagnostics with other names or shapes restart from zero."""
         state, diagnostics = self.learner.state(), self.learner.diagnostics
         sums = diagnostics.state()
 
@@ -346,17 +312,17 @@ class Trainer:
             saved = tensors.get(f"learner.{name}")
             return saved is not None and saved.shape == state[name].shape
 
-        same = saved_names is None or saved_names == diagnostics.names
-        fresh = () if same and all(map(fits, sums)) else sums.keys()
-        for name in (name for name in state if name not in fresh):
+        same = saved_names == diagnostics.names and all(map(fits, sums))
+        for name, tensor in state.items():
+            if name in sums and not same:
+                continue
             if not fits(name):
                 raise DamperError(
                     f"the checkpoint in {self.checkpoints.folder} must be from this version of "
-                    f"damper, but its {name} "
-                    "does not fit: finish the run with the version that started it, or choose "
-                    "another folder."
+                    f"damper, but its {name} does not fit: finish the run with the version that "
+                    "started it, or choose another folder."
                 )
-            state[name].copy_(tensors[f"learner.{name}"])
+            tensor.copy_(tensors[f"learner.{name}"])
 
     def _log(self) -> None:
         self.update_stats()
@@ -367,22 +333,18 @@ class Trainer:
         line |= finite(self.learner.diagnostics.pop_means())
         line |= self.learner.scheduled.values if self.learner.scheduled else {}
         line["frozen"] = self._frozen_at()
+        agents = range(self.learner.n_agents)
         if frozen := self.callbacks.frozen:
-            line["frozen_by_callback"] = [
-                frozen.get(agent, -1) for agent in range(self.learner.n_agents)
-            ]
+            line["frozen_by_callback"] = [frozen.get(agent, -1) for agent in agents]
         self.recent = []
         self.log.write(line)
         self._log_to_python(line)
         for write in self.metrics_writers:
             write(line)
         if self.callbacks.functions:
-            agents = self.settings.agents()
-            latest = self.evaluations.latest
+            seen = (line, self.settings.agents(), self.evaluations.latest)
             self.callbacks(
-                Training(
-                    self.run, self.step, line, agents, latest, self._current_policies, self._freeze
-                )
+                Training(self.run, self.step, *seen, self._current_policies, self._freeze)
             )
 
     def _log_to_python(self, line: dict[str, Any]) -> None:
@@ -396,23 +358,18 @@ class Trainer:
                 self._logged_frozen.add(agent)
                 inputs = " and ".join(self.learner.replay.not_finite(agent))
                 why = f", and neither were {inputs} from its environment" if inputs else ""
-                facts = (path, agent, update, why)
-                LOG.warning(
-                    "%s: agent %d was frozen at update %d: its gradient was not finite%s", *facts
-                )
+                sentence = "%s: agent %d was frozen at update %d: its gradient was not finite%s"
+                LOG.warning(sentence, path, agent, update, why)
 
     def _frozen_at(self) -> list[int]:
         """The update at which an agent's gradient was not finite; -1 if a callback froze it."""
-        updates = self.learner.state()["frozen_at"].tolist()
-        return [
-            -1 if agent in self.callbacks.frozen else int(at) for agent, at in enumerate(updates)
-        ]
+        updates = enumerate(self.learner.state()["frozen_at"].tolist())
+        return [-1 if agent in self.callbacks.frozen else int(at) for agent, at in updates]
 
     def _current_policies(self) -> list[Policy]:
         return current_policies(self.learner, self.step)
 
     def _freeze(self, agent: int) -> None:
-        """Freeze an agent, unless it is frozen already."""
         active = self.learner.state()["active"]
         if active[agent]:
             active[agent] = False
@@ -422,18 +379,16 @@ class Trainer:
         """Write one policy file per agent, then delete checkpoints that are not to be kept."""
         for index, policy in enumerate(self._current_policies()):
             policy.save(self.run.policy_path(index))
-        best = self.evaluations.best
-        for index, (policy, _) in best.items():
+        best = {}
+        for index, (policy, mean_return) in sorted(self.evaluations.best.items()):
             policy.save(self.run.policy_path(index, best=True))
+            best[index] = {"step": policy.info.steps, "return": mean_return}
         keep = self.settings.keep_checkpoint
         self.run.update_manifest(
             finished=True,
             frozen={agent: at for agent, at in enumerate(self._frozen_at()) if at >= 0},
             frozen_by_callback=self.callbacks.frozen,
-            best={
-                index: {"step": policy.info.steps, "return": mean_return}
-                for index, (policy, mean_return) in sorted(best.items())
-            },
+            best=best,
             seconds=round(self._seconds(), 1),
             kept_checkpoint=keep,
         )

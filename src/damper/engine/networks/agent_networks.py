@@ -32,7 +32,7 @@ class NetworkSizes:
 
 
 class AgentNetworks:
-    """Actors and twin critics of P agents, with their target and averaged copies.
+    """Actors and twin critics, with target and averaged copies, of one agent per seed.
 
     ``parameters`` holds all agents' flat parameters by name: ``actor`` and the copies that the
     backbone or the method needs (``actor_target``, ``actor_average``), ``[P, n]``; ``critic`` and
@@ -47,7 +47,6 @@ class AgentNetworks:
         streams: Streams,
         dtype: torch.dtype,
     ) -> None:
-        """Initialise new networks, one agent per seed of ``streams``."""
         self.backbone, self.method = backbone, method
         self.sizes, self.n_agents = sizes, len(streams.seeds)
         self.device, self.dtype = streams.device, dtype
@@ -89,9 +88,8 @@ def layouts(backbone: str, method: Method, sizes: NetworkSizes) -> tuple[Layout,
     """The layouts of the actor and of one critic."""
     heads = BACKBONES[backbone].HEADS + (("prediction",) if method.prediction else ())
     last = sizes.net_arch[-1]
-    actor = trunk_layers(sizes.obs_dim, sizes.net_arch) + tuple(
-        (head, last, sizes.act_dim) for head in heads
-    )
+    actor = trunk_layers(sizes.obs_dim, sizes.net_arch)
+    actor += tuple((head, last, sizes.act_dim) for head in heads)
     critic = (*trunk_layers(sizes.obs_dim + sizes.act_dim, sizes.net_arch), ("q", last, 1))
     actor_layout, critic_layout = Layout(actor, ALIGNMENT), Layout(critic, ALIGNMENT)
     # Cached now, because torch.compile cannot trace the first use of a cached property.

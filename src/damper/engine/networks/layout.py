@@ -61,10 +61,8 @@ class LayerSlice:
     def pieces(self, weights: Tensor, biases: Tensor) -> Pieces:
         """Weights ``[M, inputs, outputs]`` and biases ``[M, outputs]`` as flat pieces."""
         pieces = {}
-        for offset, inputs, values in (
-            (self.weight_offset, self.inputs, weights),
-            (self.bias_offset, 1, biases.unsqueeze(1)),
-        ):
+        by_weights = (self.weight_offset, self.inputs, weights)
+        for offset, inputs, values in (by_weights, (self.bias_offset, 1, biases.unsqueeze(1))):
             by_head = values.split(self.outputs_per_head, -1)
             for (start, _), part in zip(self._spans(offset, inputs), by_head, strict=True):
                 pieces[start] = part.flatten(1)
@@ -115,9 +113,8 @@ class Layout:
         for i, (_, inputs, outputs) in enumerate(self.layers):
             (weight_offset, _), (bias_offset, _) = self.spans[2 * i : 2 * i + 2]
             padding = (self._paddings[2 * i], self._paddings[2 * i + 1])
-            slices.append(
-                LayerSlice(inputs, outputs, weight_offset, bias_offset, outputs, padding=padding)
-            )
+            place = (weight_offset, bias_offset)
+            slices.append(LayerSlice(inputs, outputs, *place, outputs, padding=padding))
         hidden = sum(name.startswith("trunk.") for name, _, _ in self.layers)
         heads = slices[hidden:]
         head_stride = heads[1].weight_offset - heads[0].weight_offset if len(heads) > 1 else 0
@@ -169,6 +166,5 @@ def weight_list(weights: Weights) -> list[Tensor]:
 
 def weights_from_list(layout: Layout, tensors: Sequence[Tensor]) -> Weights:
     """The inverse of ``weight_list``."""
-    return {
-        name: (tensors[2 * i], tensors[2 * i + 1]) for i, (name, _, _) in enumerate(layout.layers)
-    }
+    pairs = zip(tensors[::2], tensors[1::2], strict=True)
+    return {name: pair for (name, _, _), pair in zip(layout.layers, pairs, strict=True)}

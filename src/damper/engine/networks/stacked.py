@@ -25,16 +25,13 @@ def linear(x: Tensor, layer: tuple[Tensor, Tensor]) -> Tensor:
     """``x W + b`` for stacked inputs ``[M, B, in]``."""
     weight, bias = layer
     if x.is_cpu and weight.shape[-1] < MIN_BATCHED_OUTPUTS:
-        # On a CPU a batched product with few columns is several times slower than separate
-        # products.
-        networks = zip(
-            x.unbind(), weight.mT.contiguous().unbind(), bias.squeeze(1).unbind(), strict=True
-        )
+        # With few columns, a batched product is several times slower than separate ones.
+        inputs, weights = x.unbind(), weight.mT.contiguous().unbind()
+        networks = zip(inputs, weights, bias.squeeze(1).unbind(), strict=True)
         return torch.stack([F.linear(*network) for network in networks])
     if x.is_cpu:
         return torch.baddbmm(bias, x, weight)
-    # On a GPU baddbmm first copies the bias into the output; an addition is fused with the
-    # activation.
+    # On a GPU baddbmm first copies the bias; an addition is fused with the activation.
     return torch.bmm(x, weight) + bias
 
 
@@ -48,13 +45,13 @@ class StackedActor:
     """P actors with their weights bound (a ``damper.interface.Policy``).
 
     Losses share the features and actions of an observation. There are a handful, compared by
-    identity: torch.compile can trace ``is``, but not ``id``.
+    identity: torch.compile can trace ``is``, but not ``id``. ``average`` is the Polyak copy, for
+    ``averaged_prediction``.
     """
 
     def __init__(
         self, weights: Weights, activation: str, average: StackedActor | None = None
     ) -> None:
-        """``average`` is the Polyak copy, for ``averaged_prediction``."""
         self.weights, self.average = weights, average
         self.activation = ACTIVATIONS[activation].function
         self._features: list[tuple[Tensor, Tensor]] = []
@@ -109,13 +106,12 @@ class StackedActor:
 
 
 class StackedCritic:
-    """P pairs of critics with their weights bound.
+    """P pairs of critics with their weights bound, stacked over ``2P`` networks.
 
     A ``damper.interface.CriticWithActionGradients``. Rows 2j and 2j+1 belong to agent j.
     """
 
     def __init__(self, weights: Weights, activation: str) -> None:
-        """``weights`` are stacked over ``2P`` networks."""
         self.weights, self.activation = weights, ACTIVATIONS[activation]
 
     def __call__(self, obs: Any, action: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""A run's files and its output while it lasts: folder, lock, checkpoints, metrics, policies, progress."""
+"""A run's files and its output while it lasts."""

@@ -1,4 +1,4 @@
-"""Checkpoints: complete, verified and atomic; new replay rows are appended, old ones are not rewritten.
+"""Checkpoints: complete, verified and atomic; new replay rows are appended.
 
 A checkpoint is ``step-N.json`` (facts, and the SHA-256 of every file it needs), written last, next
 to ``step-N.safetensors``; replay rows are in files ``rows-A-B.safetensors``, which checkpoints
@@ -12,6 +12,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,13 +26,12 @@ from damper.errors import DamperError
 from damper.files import file_sha256, write_json, write_tensors
 
 MAX_CHECKPOINTS = 2  # the newest, and the one before in case the newest is damaged
-SEGMENT_BYTES = (
-    2**26
-)  # of rows per file, which are copied on the device, to the host, and into the file's bytes
+# Rows per file: they are copied on the device, to the host, and into the file's bytes.
+SEGMENT_BYTES = 2**26
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint as read: plain facts, tensors by name, and the files that hold the replay's rows."""
+    """A checkpoint as read: facts, tensors by name, and the files of the replay's rows."""
 
     facts: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -39,17 +39,16 @@ class Checkpoint(NamedTuple):
 
 
 class CheckpointStore:
-    """The checkpoints of one run."""
+    """The checkpoints of one run; the folder is made when something is first written."""
 
     def __init__(self, folder: Path) -> None:
-        """The folder is made when something is first written."""
         self.folder = folder
         self._segments: list[dict[str, Any]] = []
 
     def save(
         self, step: int, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], replay: Replay
     ) -> None:
-        """Append new replay rows, write the tensors, and last the facts, which complete the checkpoint."""
+        """Append replay rows, write the tensors, and last the facts: they complete it."""
         self._append(replay)
         name = f"step-{step:012d}"
         checksums = {"tensors": write_tensors(self.folder / f"{name}.safetensors", tensors)}
@@ -58,10 +57,9 @@ class CheckpointStore:
         self._tidy(f"{name}.json")
 
     def _append(self, replay: Replay) -> None:
-        """Write the rows that are in no file yet; the new files are not read until the facts name them."""
-        first = max(
-            self._segments[-1]["end"] if self._segments else 0, replay.stored - replay.capacity
-        )
+        """Write the rows that are in no file yet; files are not read until the facts name them."""
+        oldest = replay.stored - replay.capacity
+        first = max(self._segments[-1]["end"] if self._segments else 0, oldest)
         most = max(1, SEGMENT_BYTES // replay.rows[0].nbytes)
         for start in range(first, replay.stored, most):
             end = min(start + most, replay.stored)
@@ -69,22 +67,17 @@ class CheckpointStore:
             name = f"rows-{start:012d}-{end:012d}.safetensors"
             sha256 = write_tensors(self.folder / name, {"rows": replay.rows[positions]})
             self._segments.append({"file": name, "start": start, "end": end, "sum": sha256})
-        self._segments = [s for s in self._segments if s["end"] > replay.stored - replay.capacity]
+        self._segments = [s for s in self._segments if s["end"] > oldest]
 
     def _tidy(self, newest: str) -> None:
-        """Keep the two newest checkpoints up to ``newest``; delete newer ones, which were refused as damaged."""
+        """Keep the two newest up to ``newest``; newer ones were refused as damaged."""
         checkpoints = sorted(self.folder.glob("step-*.json"))
         kept = [path for path in checkpoints if path.name <= newest][-MAX_CHECKPOINTS:]
-        needed = {path.with_suffix(".safetensors").name for path in kept} | {
-            path.name for path in kept
-        }
+        needed = set()
         for path in kept:
-            try:
-                needed |= {
-                    segment["file"] for segment in json.loads(path.read_text())["content"]["rows"]
-                }
-            except (ValueError, KeyError):
-                continue
+            needed |= {path.name, path.with_suffix(".safetensors").name}
+            with suppress(ValueError, KeyError):
+                needed |= {row["file"] for row in json.loads(path.read_text())["content"]["rows"]}
         for path in [*checkpoints, *self.folder.glob("*.safetensors"), *self.folder.glob(".*.tmp")]:
             if path.name not in needed:
                 path.unlink(missing_ok=True)
@@ -119,9 +112,8 @@ class CheckpointStore:
                 raise ValueError("its content was altered")
             tensors = path.with_suffix(".safetensors")
             segments = content["rows"] if with_rows else []
-            checksums = {tensors.name: content["sums"]["tensors"]} | {
-                s["file"]: s["sum"] for s in segments
-            }
+            checksums = {segment["file"]: segment["sum"] for segment in segments}
+            checksums[tensors.name] = content["sums"]["tensors"]
             for name, expected in checksums.items():
                 if file_sha256(self.folder / name) != expected:
                     raise ValueError(f"{name} was altered")
@@ -146,7 +138,7 @@ class CheckpointStore:
 
 
 def _sha256(content: Mapping[str, Any]) -> str:
-    """SHA-256 of the content as read back: JSON keys are strings, which sort differently from numbers."""
+    """SHA-256 of the content as read back: JSON's keys are strings, which sort unlike numbers."""
     read_back = json.loads(json.dumps(content))
     return hashlib.sha256(json.dumps(read_back, sort_keys=True).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""A run's folder: manifest, metrics, checkpoints during training, and one policy file per agent at its end."""
+"""A run's folder: manifest, metrics, checkpoints while it trains, at its end one policy each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from damper.engine.run.checkpoint import CheckpointStore
+from damper.engine.run.checkpoint import Checkpoint, CheckpointStore
 from damper.engine.run.lock import LOCK
 from damper.engine.run.metrics_log import read_metrics
 from damper.engine.settings import EXECUTION, Settings
@@ -25,7 +25,6 @@ class Run:
     path: Path
 
     def __init__(self, path: str | Path) -> None:
-        """The run in this folder."""
         object.__setattr__(self, "path", Path(path))
 
     @property
@@ -34,22 +33,20 @@ class Run:
         try:
             manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
         except FileNotFoundError as error:
-            inside = sorted(found.parent.name for found in self.path.glob("*/manifest.json"))
+            inside = sorted(other.parent.name for other in self.path.glob("*/manifest.json"))
             hint = f"; give one of the runs in it: {', '.join(inside)}" if inside else ""
-            raise DamperError(
-                f"{self.path} is not a run: it has no manifest.json{hint}."
-            ) from error
+            sentence = f"{self.path} is not a run: it has no manifest.json{hint}."
+            raise DamperError(sentence) from error
         except ValueError as error:
             raise DamperError(
                 f"{self.path / 'manifest.json'} is damaged ({error}): use a copy of the run, or "
-                "delete the folder to "
-                "train it again."
+                "delete the folder to train it again."
             ) from error
         return manifest
 
     @property
     def agents(self) -> list[dict[str, Any]]:
-        """One row per agent: its seed, and its value of every setting that differs between agents."""
+        """One row per agent: its seed, and its value of every setting in which agents differ."""
         return self.manifest["agents"]
 
     @property
@@ -67,19 +64,16 @@ class Run:
         return self.path / "policies" / f"{'best' if best else 'agent'}-{agent:04d}.safetensors"
 
     def policy(self, agent: int = 0, best: bool = False) -> Policy:
-        """An agent's last policy, or the best that evaluations during training found (``eval_every``).
+        """An agent's last policy, or the best that evaluations found (``eval_every``).
 
         For an unfinished run, the policy at the newest checkpoint.
         """
         if not 0 <= agent < len(self.agents):
-            raise DamperError(
-                f"agent must be 0 to {len(self.agents) - 1} in {self.path}, but {agent} was given."
-            )
+            last = len(self.agents) - 1
+            raise DamperError(f"agent must be 0 to {last} in {self.path}, but {agent} was given.")
         if best:
             return self._best(agent)
-        if not self.finished:
-            return self.policies()[agent]
-        return self._load(agent)
+        return self._load(agent) if self.finished else self.policies()[agent]
 
     def _load(self, agent: int, best: bool = False) -> Policy:
         try:
@@ -88,40 +82,33 @@ class Run:
             raise DamperError(
                 f"{self.path} is finished, but this version of damper finds no intact policy in "
                 f"{self.policy_path(agent, best).name}: use the version that trained it or a copy "
-                "of the run, or "
-                "delete the folder to train it again."
+                "of the run, or delete the folder to train it again."
             ) from error
 
     def _best(self, agent: int) -> Policy:
         if self.finished and str(agent) in self.manifest.get("best", {}):
             return self._load(agent, best=True)
-        checkpoint = (
-            None
-            if self.finished
-            else CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
-        )
-        best_policies = (
-            checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
-        )
-        if checkpoint is None or str(agent) not in best_policies:
+        checkpoint = None if self.finished else self._newest_checkpoint()
+        best = checkpoint.facts.get("evaluations", {}).get("best", {}) if checkpoint else {}
+        if checkpoint is None or str(agent) not in best:
             raise DamperError(
                 f"{self.path} holds no best policy of agent {agent}: train with eval_every to keep "
                 "one."
             )
-        return Policy(
-            PolicyInfo(**best_policies[str(agent)]["info"]), checkpoint.tensors[f"best.{agent}"]
-        )
+        info = PolicyInfo(**best[str(agent)]["info"])
+        return Policy(info, checkpoint.tensors[f"best.{agent}"])
+
+    def _newest_checkpoint(self) -> Checkpoint | None:
+        return CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
 
     def policies(self) -> list[Policy]:
         """The last policy of every agent."""
         manifest = self.manifest
         if manifest.get("finished"):
             return [self.policy(agent) for agent in range(len(manifest["agents"]))]
-        checkpoint = CheckpointStore(self.path / "checkpoints").newest(with_rows=False)
+        checkpoint = self._newest_checkpoint()
         if checkpoint is None or "policies" not in checkpoint.facts:
-            raise DamperError(
-                f"{self.path} is not finished: run the same command again to continue it."
-            )
+            raise DamperError(f"{self.path} is not finished: run the same command again.")
         policies = zip(checkpoint.facts["policies"], checkpoint.tensors["policies"], strict=True)
         return [Policy(PolicyInfo(**info), row.clone()) for info, row in policies]
 
@@ -134,14 +121,13 @@ class Run:
         return read_metrics(self.path / "evaluations.jsonl")
 
     def extend(self, steps: int) -> None:
-        """Record a larger budget, so that the run is no longer finished; a smaller one changes nothing."""
+        """Record a larger budget, so that the run is unfinished again; ignores a smaller one."""
         manifest = self.manifest
-        settings = manifest["settings"]
-        if steps > settings["steps"]:
-            extended = [*manifest.get("extended", []), {"from": settings["steps"], "to": steps}]
-            self.update_manifest(
-                settings={**settings, "steps": steps}, finished=False, extended=extended
-            )
+        settings, before = manifest["settings"], manifest["settings"]["steps"]
+        if steps > before:
+            extended = [*manifest.get("extended", []), {"from": before, "to": steps}]
+            settings = {**settings, "steps": steps}
+            self.update_manifest(settings=settings, finished=False, extended=extended)
 
     def update_manifest(self, **facts: Any) -> None:
         """Add facts to the manifest."""
@@ -149,10 +135,10 @@ class Run:
 
 
 def left_to_train(run: Run, settings: Settings) -> bool:
-    """Whether the run is new or unfinished, or has a checkpoint from which it can continue to a larger budget."""
-    return not run.finished or (
-        run.has_checkpoint and settings.steps > run.manifest["settings"]["steps"]
-    )
+    """Whether the run is new, unfinished, or has a checkpoint and is given a larger budget."""
+    if not run.finished:
+        return True
+    return run.has_checkpoint and settings.steps > run.manifest["settings"]["steps"]
 
 
 def open_run(path: Path, settings: Settings) -> Run:
@@ -165,9 +151,9 @@ def open_run(path: Path, settings: Settings) -> Run:
     if (path / "manifest.json").exists():
         _check_same(run, record, code)
         if not run.finished:
-            _sweep(path, "**/.*.tmp")
+            _remove_temporary_files(path, "**/.*.tmp")
         return run
-    _sweep(path, ".manifest.json.*.tmp")
+    _remove_temporary_files(path, ".manifest.json.*.tmp")
     if path.exists() and any(other.name != LOCK for other in path.iterdir()):
         raise DamperError(
             f"out must be a new or empty folder, or a run, but {str(path)!r} holds other files."
@@ -192,10 +178,9 @@ def _check_same(run: Run, record: Mapping[str, Any], code: Mapping[str, str]) ->
     Settings of execution may differ, and with a checkpoint a run may get a larger budget.
     """
     manifest = run.manifest
-    before = manifest["settings"] | {
-        f"code of {part}": c for part, c in manifest["custom_code"].items()
-    }
-    now = {**record, **{f"code of {part}": c for part, c in code.items()}}
+    now, before = {**record}, {**manifest["settings"]}
+    now |= {f"code of {part}": identity for part, identity in code.items()}
+    before |= {f"code of {part}": c for part, c in manifest["custom_code"].items()}
     longer = record["steps"] > before["steps"]
     for name in dict.fromkeys([*now, *before]):
         free = name in EXECUTION or (name == "steps" and longer and run.has_checkpoint)
@@ -214,7 +199,7 @@ def _check_same(run: Run, record: Mapping[str, Any], code: Mapping[str, str]) ->
 
 
 def record_env(run: Run, env_spec: str) -> None:
-    """Note the environment of a new run (``to_json``); one with other arguments than the run has is refused."""
+    """Note the environment of a new run (``to_json``); raise if a run's has changed."""
     recorded = run.manifest.get("env_spec")
     if recorded is None:
         run.update_manifest(env_spec=env_spec)
@@ -224,9 +209,8 @@ def record_env(run: Run, env_spec: str) -> None:
         if before[name] != now[name]:
             raise DamperError(
                 f"out={str(run.path)!r} holds a run in another environment: {name} of {now['id']} "
-                "was "
-                f"{before[name]!r}, now {now[name]!r}; choose another folder, or register it as it "
-                "was to continue."
+                f"was {before[name]!r}, now {now[name]!r}; choose another folder, or register it "
+                "as it was to continue."
             )
 
 
@@ -239,7 +223,7 @@ def open_finished(path: Path, settings: Settings) -> Run:
     return run
 
 
-def _sweep(path: Path, pattern: str) -> None:
-    """Remove temporary files of a run that was killed during a write."""
+def _remove_temporary_files(path: Path, pattern: str) -> None:
+    """Remove what a run that was killed during a write left."""
     for leftover in path.glob(pattern):
         leftover.unlink()

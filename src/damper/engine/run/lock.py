@@ -20,7 +20,7 @@ class RunLockedError(DamperError):
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Lock a run's folder for one process, and make it if needed; ``RunLockedError`` if another process has it.
+    """Make a run's folder if needed, and lock it; raises if another process has the lock.
 
     The system releases the lock when the process dies, however that happens. A new folder in which
     no run was started is removed again.

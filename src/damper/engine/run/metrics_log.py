@@ -21,7 +21,6 @@ class MetricsLog:
     """The file ``metrics.jsonl`` of a run."""
 
     def __init__(self, path: Path) -> None:
-        """The file is made when the first line is written."""
         self.path = path
 
     def sync(self) -> int:
@@ -33,7 +32,7 @@ class MetricsLog:
         return self.path.stat().st_size
 
     def rewind(self, offset: int) -> None:
-        """Truncate the file to this length, because a resumed run writes the lines after its checkpoint again."""
+        """Truncate the file to this length: a resumed run writes the lines after it again."""
         if self.path.exists() and self.path.stat().st_size > offset:
             os.truncate(self.path, offset)
 
@@ -56,13 +55,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def episode_means(episodes: list[EpisodeStats], n_agents: int) -> dict[str, list[float | None]]:
     """Means per agent over the episodes of an interval; None where an agent finished none."""
-    table: list[list[EpisodeStats]] = [[] for _ in range(n_agents)]
-    for episode in episodes:
-        table[episode.agent].append(episode)
-    return {
-        name: [_number(float(np.mean([e[i] for e in own]))) if own else None for own in table]
-        for i, name in enumerate(EPISODE_VALUES, start=1)
-    }
+    rows: list[list[tuple[float, ...]]] = [[] for _ in range(n_agents)]
+    for agent, *values in episodes:
+        rows[agent].append(tuple(values))
+    means: dict[str, list[float | None]] = {}
+    for i, name in enumerate(EPISODE_VALUES):
+        columns = [[values[i] for values in row] for row in rows]
+        means[name] = [_number(float(np.mean(column))) if column else None for column in columns]
+    return means
 
 
 def _number(value: float) -> float | None:
@@ -72,4 +72,4 @@ def _number(value: float) -> float | None:
 
 def finite(values: Mapping[str, list[float]]) -> dict[str, list[float | None]]:
     """Values per agent for a metrics line, with None for those that are not finite."""
-    return {name: [_number(value) for value in own] for name, own in values.items()}
+    return {name: [_number(value) for value in row] for name, row in values.items()}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 
 class Stopped(KeyboardInterrupt):
-    """Training was stopped by a signal, with everything saved; the message says where it can be resumed."""
+    """Training was stopped by a signal, with everything saved; the message says where."""
 
     def __init__(self, message: str, number: int = signal.SIGINT) -> None:
-        """``number`` is the number of the signal."""
         super().__init__(message, number)
         self.message, self.number = message, number
 
@@ -28,7 +27,6 @@ class StopSignals:
     """
 
     def __init__(self) -> None:
-        """Nothing has been received yet."""
         self.received: int | None = None
         self._before: dict[int, Any] = {}
 
@@ -39,12 +37,7 @@ class StopSignals:
                     self._before[number] = signal.signal(number, self.receive)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._restore()
 
     def receive(self, number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Training metrics for TensorBoard: one TensorBoard run per group of agents that differ only in seed."""
+"""Training metrics for TensorBoard: one run of its per group of agents that differ in seed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def find_writer() -> Any:
 
 
 class TensorBoard:
-    """A metrics writer of the trainer that writes each group's means under ``folder``."""
+    """A metrics writer of the trainer that writes each group's means under ``folder``.
+
+    Entries after ``step``, from which a run resumes, are purged.
+    """
 
     def __init__(self, settings: Settings, folder: Path, step: int = 0) -> None:
-        """Needs the ``tensorboard`` extra. Entries after ``step``, from which a run resumes, are purged."""
-        writer = find_writer()
-        self.groups = group_by_settings(settings.agents())
+        writer, self.groups = find_writer(), group_by_settings(settings.agents())
         self.writers = {
             label: writer(str(folder / label.replace(" ", "_")), purge_step=step + 1)
             for label in self.groups

@@ -15,17 +15,6 @@ from damper.engine.settings.resolving import (
 from damper.engine.settings.settings import Settings, is_number
 from damper.settings import EXECUTION, PER_AGENT
 
-__all__ = [
-    "DEFAULT_SEEDS",
-    "EXECUTION",
-    "METHOD_PARTS",
-    "PER_AGENT",
-    "Settings",
-    "accept_sb3_names",
-    "check_settings",
-    "find_device",
-    "is_number",
-    "pick_seeds",
-    "population_settings",
-    "resolve",
-]
+__all__ = ["DEFAULT_SEEDS", "EXECUTION", "METHOD_PARTS", "PER_AGENT", "Settings", "is_number"]
+__all__ += ["accept_sb3_names", "check_settings", "find_device", "pick_seeds"]
+__all__ += ["population_settings", "resolve"]

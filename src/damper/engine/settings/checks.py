@@ -44,10 +44,9 @@ def check_settings(settings: Settings) -> Settings:
         for value in values:
             _check_value(declared, value)
     _check_net_arch(settings.net_arch)
-    if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
-        raise DamperError(
-            f"seeds must be one or more different integers, but {settings.seeds} was given."
-        )
+    seeds = settings.seeds
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise DamperError(f"seeds must be one or more different integers, but {seeds} was given.")
     settings = replace(settings, device=device_name(settings.device))
     _check_env_kwargs(settings)
     if settings.graph and not settings.device.startswith("cuda"):
@@ -68,18 +67,14 @@ def _one_value(name: str, given: tuple[Any, ...]) -> DamperError:
 
 def _check_value(declared: Setting, value: Any) -> None:
     """Raise for a single value that does not fit its declaration."""
+    choices = (True, False) if bool in declared.types else declared.choices
     if float in declared.types:
         _check_number(declared, value)
-        return
-    if int in declared.types:
+    elif int in declared.types:
         _check_integer(declared.name, value, declared.range[0], declared.fix)
-        return
-    choices = (True, False) if bool in declared.types else declared.choices
-    if choices and value not in choices:
-        raise DamperError(
-            f"{declared.name} must be one of {', '.join(map(str, choices))}, but {value!r} was "
-            "given."
-        )
+    elif choices and value not in choices:
+        listed = ", ".join(map(str, choices))
+        raise DamperError(f"{declared.name} must be one of {listed}, but {value!r} was given.")
 
 
 def _check_number(declared: Setting, value: Any) -> None:
@@ -104,11 +99,8 @@ def _check_integer(name: str, value: Any, low: float, fix: str = "") -> None:
 
 
 def _check_net_arch(sizes: Any) -> None:
-    if (
-        not isinstance(sizes, tuple)
-        or not sizes
-        or not all(isinstance(size, int | float) for size in sizes)
-    ):
+    is_list = isinstance(sizes, tuple) and bool(sizes)
+    if not is_list or not all(isinstance(size, int | float) for size in sizes):
         shown = " ".join(repr(sizes).split())  # a PyTorch module's has several lines
         raise DamperError(
             f"net_arch must be a list of layer sizes, but {shown} was given: {NO_CUSTOM_LAYERS}"
@@ -118,7 +110,6 @@ def _check_net_arch(sizes: Any) -> None:
 
 
 def _check_distinct(values: Mapping[str, Any]) -> None:
-    """Raise for a list that repeats a value."""
     for name, value in values.items():
         if len(set(_each(value))) < len(_each(value)):
             raise DamperError(
@@ -154,9 +145,7 @@ def _check_env_kwargs(settings: Settings) -> None:
 def _check_method(settings: Settings, n_agents: int) -> None:
     """Raise for settings that the method's losses or its rule do not accept.
 
-    Args:
-        settings: with one agent for every point of a schedule.
-        n_agents: the true number of agents.
+    ``settings`` have one agent for every point of a schedule; ``n_agents`` is the true number.
     """
     method = find_method(settings.method)
     defaults = method.settings()
@@ -187,10 +176,6 @@ def _check_method(settings: Settings, n_agents: int) -> None:
 
 def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
     """Raise if a custom rule mixes agents: one agent's result must not depend on another's."""
-    for_two = {
-        name: value[[0, -1]] if isinstance(value, torch.Tensor) else value
-        for name, value in settings.items()
-    }
     shape = (4, 2, 2, 5)  # steps, the two gradients, agents, parameters
     gradients = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     losses = torch.tensor([0.01, 0.04], dtype=torch.float64)
@@ -199,10 +184,9 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
         """Combined gradients ``[steps, 2, n]`` of two agents, with the same random numbers."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            kwargs = {
-                name: value[[first, second]] if isinstance(value, torch.Tensor) else value
-                for name, value in for_two.items()
-            }
+            # The first and the last agent's settings.
+            per_agent = {k: v for k, v in settings.items() if isinstance(v, torch.Tensor)}
+            kwargs = {**settings, **{k: v[[-first, -second]] for k, v in per_agent.items()}}
             state, combined = initial_state(rule, gradients[0, 0], **kwargs), []
             for primary, auxiliary in gradients[:, :, [first, second]]:
                 answer, report = combine_reported(
@@ -221,17 +205,13 @@ def _check_batched(rule: str, settings: Mapping[str, Any]) -> None:
         f"rule {rule!r} must be batched over leading axes, since a population's gradients are "
         "[P, n], but"
     )
-    fix = (
-        "reduce with dim=-1, keepdim=True, and unsqueeze(-1) a setting that differs between "
-        "agents, which is [P]."
-    )
+    fix = "reduce with dim=-1, keepdim=True, and unsqueeze(-1) a setting of agents, which is [P]."
     try:
         together, again = answers(0, 1), answers(0, 1)
         alone = torch.stack((answers(0, 0)[:, 0], answers(1, 1)[:, 1]), 1)
     except (RuntimeError, IndexError) as error:
-        raise DamperError(
-            f"{must} fails for two agents ({str(error).splitlines()[0]}): {fix}"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise DamperError(f"{must} fails for two agents ({reason}): {fix}") from error
     same = partial(torch.allclose, rtol=1e-4, atol=1e-4, equal_nan=True)
     # If two equal calls differ, the rule draws its own random numbers, and this test says nothing.
     if same(together, again) and not same(together, alone):
@@ -245,9 +225,8 @@ def _with_schedules_sampled(settings: Settings) -> Settings:
         return settings
     rows = []
     for i, agent in enumerate(settings.agents()):
-        schedules = {
-            name: column[i] for name, column in scheduled.items() if isinstance(column[i], Schedule)
-        }
+        values = {name: column[i] for name, column in scheduled.items()}
+        schedules = {name: value for name, value in values.items() if isinstance(value, Schedule)}
         for point in POINTS:
             rows.append({**agent, **{name: value(point) for name, value in schedules.items()}})
     return replace(settings, table=tuple(rows))

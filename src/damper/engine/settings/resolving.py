@@ -25,11 +25,8 @@ from damper.tasks import TASKS, find_task, task_name
 METHOD_PARTS = ("rule", "auxiliary", "critic")  # arguments that replace a part of the method
 DEFAULT_SEEDS = (0,)
 SB3_NETWORKS = (
-    "policy_kwargs",
-    "policy",
-    "activation_fn",
-    "features_extractor_class",
-    "features_extractor_kwargs",
+    *("policy_kwargs", "policy", "activation_fn"),
+    *("features_extractor_class", "features_extractor_kwargs"),
 )
 SB3_ONLY = (
     *("n_steps", "target_entropy", "target_update_interval", "optimize_memory_usage"),
@@ -52,8 +49,7 @@ def resolve(
 ) -> Settings:
     """Complete settings: given values before the method's preset, the protocol and defaults.
 
-    ``trained_here=False`` is for plans and other machines' runs, whose device this machine may
-    lack.
+    ``trained_here=False`` is for other machines' runs, whose device this machine may lack.
     """
     # By identity: the default seeds given by a user are a choice, beside which `seed` is a mistake.
     named, steps, given = accept_sb3_names(None if seeds is DEFAULT_SEEDS else seeds, steps, given)
@@ -63,9 +59,8 @@ def resolve(
     _check_backbone(backbone)
     if callable(given.get("rule")):
         given["rule"] = _rule_name(given["rule"])
-    chosen = _registered(
-        choose(method, **{part: given.pop(part) for part in METHOD_PARTS if part in given})
-    )
+    parts = {part: given.pop(part) for part in METHOD_PARTS if part in given}
+    chosen = _registered(choose(method, **parts))
     steps = _published_steps(env) if steps is None else steps
     _check_names(given, chosen)
     task = task_name(env) if isinstance(env, str) else None
@@ -96,9 +91,8 @@ def resolve(
 def _resolve_execution(shared: dict[str, Any], task: str | None, trained_here: bool) -> bool:
     """Choose device and backend where they are "auto"; return whether ``compile`` is too."""
     device = shared.get("device", "auto")
-    shared["device"] = (
-        find_device(device) if trained_here or device == "auto" else device_name(device)
-    )
+    find = find_device if trained_here or device == "auto" else device_name
+    shared["device"] = find(device)
     shared["env_kwargs"] = shared.get("env_kwargs") or None
     if shared.setdefault("backend", "auto") == "auto":
         # EnvPool makes environments as registered, so arguments of theirs rule it out.
@@ -113,14 +107,9 @@ def _resolve_execution(shared: dict[str, Any], task: str | None, trained_here: b
 def accept_sb3_names(
     seeds: int | Sequence[int] | None, steps: int | None, given: Mapping[str, Any]
 ) -> tuple[int | Sequence[int] | None, int | None, dict[str, Any]]:
-    """Seeds, steps and the other settings, which may be given as Stable-Baselines3's.
+    """Seeds, steps and the other settings from those given, which may be Stable-Baselines3's.
 
     Those are ``seed``, ``total_timesteps`` and ``train_freq=(4, "step")``.
-
-    Args:
-        seeds: as given, or None.
-        steps: as given, or None.
-        given: the other settings.
     """
     given = dict(given)
     freq = given.get("train_freq")
@@ -153,13 +142,11 @@ def population_settings(agents: Sequence[Settings]) -> Settings:
     Agents may differ in seed, in numbers of their method, and in methods that share their losses.
     """
     complete = [find_method(agent.method).settings(agent.method_settings) for agent in agents]
-    names = dict.fromkeys(name for values in complete for name in values)
-    columns = {name: [values[name] for values in complete if name in values] for name in names}
-    shared = {
-        name: column[0]
-        for name, column in columns.items()
-        if all(value == column[0] for value in column)
-    }
+    shared = {}
+    for name in dict.fromkeys(name for values in complete for name in values):
+        column = [values[name] for values in complete if name in values]
+        if all(value == column[0] for value in column):
+            shared[name] = column[0]
     methods = tuple(dict.fromkeys(agent.method for agent in agents))
     rows: list[dict[str, Any]] = []
     for agent, values in zip(agents, complete, strict=True):
@@ -186,9 +173,9 @@ def pick_seeds(seeds: int | Sequence[int], protocol: str | None) -> tuple[int, .
                 f"seeds must be at least 1, or different integers, but {seeds} was given."
             )
         if protocol and count > len(TRAINING_SEEDS):
+            most = len(TRAINING_SEEDS)
             raise DamperError(
-                f"seeds must be at most {len(TRAINING_SEEDS)} with a protocol, but {seeds} was "
-                "given."
+                f"seeds must be at most {most} with a protocol, but {seeds} was given."
             )
         return TRAINING_SEEDS[:count] if protocol else tuple(range(count))
     try:
@@ -220,7 +207,6 @@ def _published_steps(env: str | Callable[[], Any]) -> int:
 
 
 def _check_names(given: Iterable[str], method: Method) -> None:
-    """Raise for names that are settings neither of the run nor of the method."""
     names = SETTINGS.keys() - {"env", "backbone", "method", "method_settings"}
     for name in given:
         if name not in names and name not in method.settings():
@@ -290,9 +276,8 @@ def _envpool_has(task: str) -> bool:
 
 def _pays_to_compile(settings: Settings) -> bool:
     """Whether a run on a GPU has enough updates to make up for the time that compiling takes."""
-    updates = (
-        (settings.steps - settings.learning_starts) // settings.train_freq * settings.gradient_steps
-    )
+    rounds = (settings.steps - settings.learning_starts) // settings.train_freq
+    pays = rounds * settings.gradient_steps >= MIN_UPDATES_TO_COMPILE
     # Triton builds its launchers with a C compiler.
     able = any(shutil.which(compiler) for compiler in ("cc", "gcc", "clang"))
-    return settings.device.startswith("cuda") and updates >= MIN_UPDATES_TO_COMPILE and able
+    return settings.device.startswith("cuda") and pays and able

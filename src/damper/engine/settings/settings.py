@@ -58,20 +58,12 @@ class Settings(TrainingSettings):
         """One row per agent: its seed, and its value of every setting in which agents differ."""
         if self.table:
             return [dict(row) for row in self.table]
-        varying = {
-            name: getattr(self, name)
-            for name in PER_AGENT
-            if isinstance(getattr(self, name), tuple)
-        }
-        varying |= {
-            name: value for name, value in self.method_settings.items() if isinstance(value, tuple)
-        }
+        values = {name: getattr(self, name) for name in PER_AGENT}
+        values |= self.method_settings
+        varying = {name: value for name, value in values.items() if isinstance(value, tuple)}
         combinations = itertools.product(*varying.values())
-        return [
-            {**dict(zip(varying, values, strict=True)), "seed": seed}
-            for values in combinations
-            for seed in self.seeds
-        ]
+        rows = [dict(zip(varying, values, strict=True)) for values in combinations]
+        return [{**row, "seed": seed} for row in rows for seed in self.seeds]
 
     def per_agent_hparams(self) -> dict[str, torch.Tensor]:
         """The backbone's numbers as ``[P]`` tensors, schedules at their first value.
@@ -82,25 +74,23 @@ class Settings(TrainingSettings):
         numbers = {name: value for name in PER_AGENT if (value := getattr(self, name)) is not None}
         if numbers["ent_coef"] == "auto":
             numbers["ent_coef"] = 1.0  # where learning it starts, as in SB3
-        rows = {
-            name: [float(value_at(agent.get(name, value))) for agent in agents]
-            for name, value in numbers.items()
-        }
-        return {name: torch.tensor(values, dtype=torch.float64) for name, values in rows.items()}
+        hparams = {}
+        for name, value in numbers.items():
+            column = [float(value_at(agent.get(name, value))) for agent in agents]
+            hparams[name] = torch.tensor(column, dtype=torch.float64)
+        return hparams
 
     def scheduled(self) -> dict[str, list[Any]]:
         """One value per agent of every setting for which at least one agent has a schedule."""
         agents = self.agents()
         shared = {name: getattr(self, name) for name in SCHEDULABLE}
         shared |= find_method(self.method).settings(self.method_settings)
-        columns = {
-            name: [agent.get(name, value) for agent in agents] for name, value in shared.items()
-        }
-        return {
-            name: column
-            for name, column in columns.items()
-            if any(isinstance(value, Schedule) for value in column)
-        }
+        columns = {}
+        for name, value in shared.items():
+            column = [agent.get(name, value) for agent in agents]
+            if any(isinstance(value, Schedule) for value in column):
+                columns[name] = column
+        return columns
 
     def method_kwargs(
         self,
@@ -116,17 +106,15 @@ class Settings(TrainingSettings):
         agents, method = self.agents(), find_method(self.method)
         values, defaults = dict(self.method_settings), method.settings()
         for name in {name for row in (*agents, self.scheduled()) for name in row} & set(defaults):
-            column = [
-                value_at(agent.get(name, values.get(name, defaults[name]))) for agent in agents
-            ]
+            shared = values.get(name, defaults[name])
+            column = [value_at(agent.get(name, shared)) for agent in agents]
             values[name] = torch.tensor(column, device=device, dtype=dtype)
         values |= {name: tensor for name, tensor in (scheduled or {}).items() if name in defaults}
         # Which rule each agent has, where methods with other rules share a population.
         if "choice" in defaults:
             names = self.method.split(",")
-            values["choice"] = torch.tensor(
-                [names.index(agent["method"]) for agent in agents], device=device
-            )
+            choices = [names.index(agent["method"]) for agent in agents]
+            values["choice"] = torch.tensor(choices, device=device)
         return method.route(values)
 
     @property

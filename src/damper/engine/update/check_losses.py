@@ -31,10 +31,9 @@ def check_loss_claims(population: Population) -> None:
     }
     if not any(claims.values()):
         return
-    method_kwargs = {
-        part: {name: _first(value) for name, value in settings.items()}
-        for part, settings in population.gradients.method_kwargs.items()
-    }
+    method_kwargs: dict[str, dict[str, Any]] = {}
+    for part, settings in population.gradients.method_kwargs.items():
+        method_kwargs[part] = {name: _first(value) for name, value in settings.items()}
     hparams = {name: _first(value) for name, value in population.hparams.items()}
     # Small, because autograd's exact gradient costs little then, and in float64 on the CPU, where
     # rounding cannot look like a wrong claim.
@@ -50,10 +49,9 @@ def check_loss_claims(population: Population) -> None:
             [way.of_critics(given).gradient] if network == "critic" else way.of_actors(given)[0]
             for way in ways
         )
+        pairs = zip(fused, exact, strict=True)
         # Written so that NaN is a difference too.
-        if not all(
-            bool((a - b).norm() <= TOLERANCE * b.norm()) for a, b in zip(fused, exact, strict=True)
-        ):
+        if not all(bool((a - b).norm() <= TOLERANCE * b.norm()) for a, b in pairs):
             raise DamperError(
                 f"reads_outputs_only must be left out for the {network} loss of method "
                 f"{method.name!r}, which reads more than outputs at inputs made of batch and "
@@ -76,16 +74,14 @@ def check_own_losses(population: Population, streams: Streams) -> None:
 
 
 def _first(value: Any) -> Any:
-    """The first agent's value."""
     return value.reshape(-1)[:1].to("cpu", torch.float64) if isinstance(value, Tensor) else value
 
 
 def _draw_given(objectives: Objectives, hparams: dict[str, Tensor], streams: Streams) -> Given:
     """A random batch, and the noise that the losses need."""
     sizes, dtype = objectives.networks.sizes, objectives.networks.dtype
-    obs, move, before = (
-        streams.normal(name, 0, (ROWS, sizes.obs_dim), dtype) for name in ("obs", "move", "before")
-    )
+    names, shape = ("obs", "move", "before"), (ROWS, sizes.obs_dim)
+    obs, move, before = (streams.normal(name, 0, shape, dtype) for name in names)
     action = streams.uniform("given", 0, (ROWS, sizes.act_dim), dtype)
     reward = streams.normal("reward", 0, (ROWS,), dtype)
     terminated = torch.zeros_like(reward)

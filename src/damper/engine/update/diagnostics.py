@@ -33,7 +33,6 @@ class Diagnostics:
     """
 
     def __init__(self, method: Method, n_agents: int, device: torch.device) -> None:
-        """All sums and counts start at zero."""
         self.actor_names: tuple[str, ...] = ACTOR_DIAGNOSTICS
         if method.actor:
             self.actor_names += AUXILIARY_DIAGNOSTICS

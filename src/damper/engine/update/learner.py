@@ -29,14 +29,13 @@ from damper.schedules import value_at
 class Scheduled:
     """Settings that follow a schedule, which the host sets before an update.
 
-    ``tensors`` are ``[P]`` by name. They are changed in place because CUDA graphs and compiled code
-    read them.
+    ``columns`` are each setting's schedules or numbers by agent (``Settings.scheduled``);
+    ``tensors`` are ``[P]`` by name, changed in place because graphs and compiled code read them.
     """
 
     def __init__(
         self, columns: Mapping[str, Sequence[Any]], device: torch.device, dtype: torch.dtype
     ) -> None:
-        """``columns``: each setting's schedules or numbers by agent (``Settings.scheduled``)."""
         self._columns = columns
         self.values: dict[str, list[float]] = {}  # of the last ``set``, for the log
         shape = len(columns), len(next(iter(columns.values())))
@@ -51,20 +50,17 @@ class Scheduled:
         if progress_remaining == self._remaining:
             return
         self._remaining = progress_remaining
-        self.values = {
-            name: [value_at(schedule, progress_remaining) for schedule in column]
-            for name, column in self._columns.items()
-        }
+        for name, column in self._columns.items():
+            self.values[name] = [value_at(schedule, progress_remaining) for schedule in column]
         self._staged.host_buffer()[...] = list(self.values.values())
         self._staged.send(self._device_values)
         self._staged.record_event()
 
 
 class Learner(Population):
-    """A population with its replay and random streams, all on the device."""
+    """New agents for an environment, with their replay and random streams, on the device."""
 
     def __init__(self, settings: Settings, spec: Spec) -> None:
-        """Make new agents for the environment described by ``spec``."""
         self.settings, self.spec = settings, spec
         device, dtype = torch.device(settings.device), getattr(torch, settings.dtype)
         if device.type == "cuda" and device.index is not None:
@@ -92,24 +88,16 @@ class Learner(Population):
         # A replay that the run cannot fill would only take memory.
         capacity = min(settings.buffer_size, settings.steps)
         self._graph = device.type == "cuda" if settings.graph is None else settings.graph
-        self.replay = Replay(
-            capacity,
-            self.n_agents,
-            spec.obs_dim,
-            spec.act_dim,
-            device,
-            dtype,
-            self._graph,
-        )
+        row = (self.n_agents, spec.obs_dim, spec.act_dim)
+        self.replay = Replay(capacity, *row, device, dtype, self._graph)
         self._previous_obs = method.previous_obs
-        self._low, self._high = (
-            torch.as_tensor(bound, device=device, dtype=dtype) for bound in (spec.low, spec.high)
-        )
+        self._low = torch.as_tensor(spec.low, device=device, dtype=dtype)
+        self._high = torch.as_tensor(spec.high, device=device, dtype=dtype)
         scale = action_scale(spec.low, spec.high)
         self._action_scale = torch.as_tensor(scale, device=device, dtype=dtype)
-        self.obs_rms = (
-            RunningMeanStd(self.n_agents, spec.obs_dim, device) if settings.norm_obs else None
-        )
+        self.obs_rms: RunningMeanStd | None = None
+        if settings.norm_obs:
+            self.obs_rms = RunningMeanStd(self.n_agents, spec.obs_dim, device)
         self.updates = 0  # gradient steps: the host's copy of state()["updates"]
         # Steps acted: agents act in lockstep, so all are equal.
         self.acted = torch.zeros(self.n_agents, dtype=torch.int64, device=device)
@@ -176,9 +164,8 @@ class Learner(Population):
         before the device.
         """
         capacity = self.replay.capacity
-        drawn = self.streams.host_integers(
-            REPLAY_INDICES, update, self.settings.batch_size, min(steps, capacity)
-        )
+        count, below = self.settings.batch_size, min(steps, capacity)
+        drawn = self.streams.host_integers(REPLAY_INDICES, update, count, below)
         return bool((drawn == (steps - 1) % capacity).any())
 
     def _update_on_sample(self, with_actor: bool) -> None:
@@ -190,10 +177,8 @@ class Learner(Population):
         count, size = self._state["updates"], self.settings.batch_size
         batch = self.replay.sample(self.streams, count, size, self._previous_obs)
         if self.obs_rms:
-            batch = batch._replace(
-                obs=self.obs_rms.normalise(batch.obs),
-                next_obs=self.obs_rms.normalise(batch.next_obs),
-            )
+            obs, next_obs = map(self.obs_rms.normalise, (batch.obs, batch.next_obs))
+            batch = batch._replace(obs=obs, next_obs=next_obs)
             if self._previous_obs:
                 batch = batch._replace(previous_obs=self.obs_rms.normalise(batch.previous_obs))
         # A plain tuple, because compiled functions cannot return a named one before torch 2.13.

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
+FUSED_ADAM: dict[str, Any] = {"beta1": BETAS[0], "beta2": BETAS[1], "eps": EPSILON}
+FUSED_ADAM |= {"weight_decay": 0.0, "amsgrad": False, "maximize": False}
 
 
 @dataclass
@@ -60,21 +62,9 @@ class Adam:
         for agent, is_active in enumerate(active.tolist()):
             if is_active:
                 # PyTorch's fused kernel passes through memory once: faster on a CPU.
-                torch._fused_adam_(
-                    [parameters[agent]],
-                    [gradient[agent]],
-                    [self.m[agent]],
-                    [self.v[agent]],
-                    [],
-                    [t],
-                    lr=rates[agent],
-                    beta1=BETAS[0],
-                    beta2=BETAS[1],
-                    weight_decay=0.0,
-                    eps=EPSILON,
-                    amsgrad=False,
-                    maximize=False,
-                )
+                tensors = (parameters, gradient, self.m, self.v)
+                p, g, m, v = ([tensor[agent]] for tensor in tensors)
+                torch._fused_adam_(p, g, m, v, [], [t], lr=rates[agent], **FUSED_ADAM)
 
     def _step_at_once(
         self, parameters: Tensor, gradient: Tensor, learning_rate: Tensor, active: Tensor

@@ -43,8 +43,7 @@ class Population:
         Args:
             networks: the networks, whose parameters become the population's.
             hparams: ``[P]`` tensors: learning_rate, gamma, tau and the backbone's own.
-            method_kwargs: the method's settings by part (``Method.route``), floats or ``[P]``
-                tensors.
+            method_kwargs: the method's settings by part (``Method.route``).
             automatic_entropy: for SAC: learn the temperature, starting at ``hparams["ent_coef"]``.
             fused: whether the losses share forward passes, so that ``torch.compile`` can trace the
                 update; otherwise autograd differentiates them.

@@ -1,4 +1,4 @@
-"""Help texts of methods and their settings: ``python -m damper.cli.method_help`` writes them.
+"""Help texts of methods and their settings: ``python tools/method_help.py`` writes them.
 
 They are collected from docstrings into ``cli/options/methods.json``, so that ``--help`` need not
 import torch. A test fails when the file is out of date.
