@@ -1,4 +1,4 @@
-"""Policies pass between the engine and SB3 with the same predictions, without unpickling."""
+"""Policies pass between engine and SB3, predicting the same; zips are read without unpickling."""
 
 from __future__ import annotations
 

@@ -31,9 +31,18 @@ def open_runner(source: Any, request: Request) -> list[LoadedPolicy]:
     layers = read_actor(actor)
     actions = len(layers.layers[-1][1])
     unbounded = np.full(actions, np.inf)
+    # rsl_rl's own PPO does not know what trained its weights.
+    unknown: dict[str, Any] = {"method": None, "settings": {}}
+    record = algorithm.training_record() if hasattr(algorithm, "training_record") else unknown
+    facts = {
+        "backbone": "ppo",
+        **record,
+        "obs_groups": list(actor.obs_groups),
+        "iterations": getattr(source, "current_learning_iteration", None),
+    }
     policy = LoadedPolicy(
         act(actor),
-        facts=facts(source, actor),
+        facts=facts,
         actor=layers,
         low=-unbounded,
         high=unbounded,
@@ -87,16 +96,3 @@ def act(actor: Any) -> Callable[[Array], NDArray[np.float32]]:
         return actor(TensorDict(dict(zip(groups, parts, strict=True)), len(inputs))).cpu().numpy()
 
     return mean
-
-
-def facts(source: Any, actor: Any) -> dict[str, Any]:
-    """Facts about the actor's training; rsl_rl's own PPO does not know what trained its weights."""
-    algorithm = getattr(source, "alg", source)
-    unknown: dict[str, Any] = {"method": None, "settings": {}}
-    record = algorithm.training_record() if hasattr(algorithm, "training_record") else unknown
-    return {
-        "backbone": "ppo",
-        **record,
-        "obs_groups": list(actor.obs_groups),
-        "iterations": getattr(source, "current_learning_iteration", None),
-    }

@@ -116,17 +116,21 @@ def saved_versions(path: Path | str) -> dict[str, str]:
     separate file.
     """
     archive = _open(path)
-    info, own = (
-        archive.open(name).read(10_000).decode("utf-8", "replace")
-        if name in archive.namelist()
-        else ""
-        for name in ("system_info.txt", "_stable_baselines3_version")
-    )
+    info = _text(archive, "system_info.txt")
+    sb3_version = _text(archive, "_stable_baselines3_version").strip()
     lines = re.findall(r"^- ([\w-]+): ([\w.+-]{1,40})\s*$", info, re.MULTILINE)
     saved = {_LIBRARIES[name]: version for name, version in lines if name in _LIBRARIES}
-    if re.fullmatch(r"[\w.+-]{1,40}", own.strip()):
-        saved["stable-baselines3"] = own.strip()
+    if re.fullmatch(r"[\w.+-]{1,40}", sb3_version):
+        saved["stable-baselines3"] = sb3_version
     return saved
+
+
+def _text(archive: zipfile.ZipFile, name: str) -> str:
+    """The beginning of a file inside; nothing where it is missing."""
+    if name not in archive.namelist():
+        return ""
+    with archive.open(name) as file:
+        return file.read(10_000).decode("utf-8", "replace")
 
 
 def load_zip(path: Path | str) -> Any:

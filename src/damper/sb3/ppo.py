@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -186,7 +186,7 @@ class PPO(OnPolicyMixin, stable_baselines3.PPO):
             return
         update = AuxiliaryUpdate(self)
         rows = indexed(self.rollout_buffer, self._method.name)
-        with rows, update.evaluating(), update.combining(), fused(self.policy.optimizer):
+        with rows, update.running(), fused(self.policy.optimizer):
             super().train()
         update.log.write(self.logger)
 
@@ -200,7 +200,7 @@ class AuxiliaryUpdate:
 
     def __init__(self, model: PPO) -> None:
         self.model, self.log = model, Log()
-        self.policy: Any = model.policy
+        self.policy = model.policy
         self.buffer: Any = model.rollout_buffer  # of the class that records its samples' rows
         separate, self.shared = actor_parameters(model.policy)
         self.parameters = [*separate, *self.shared]
@@ -210,20 +210,16 @@ class AuxiliaryUpdate:
         self.waiting: tuple[Tensor, Any] | None = None
 
     @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Within the context, SB3's forward pass also evaluates the auxiliary loss."""
-        if not self.joint:
-            yield
-            return
-        self.policy.evaluate_actions = self._evaluate
-        try:
-            yield
-        finally:
-            del self.policy.evaluate_actions
-
-    def combining(self) -> AbstractContextManager[None]:
+    def running(self) -> Iterator[None]:
         """Within the context, SB3's backward passes end with the combined gradient in ``.grad``."""
-        return after_backward(self.trained, self._combine)
+        if self.joint:
+            self.policy.evaluate_actions = self._evaluate
+        try:
+            with after_backward(self.trained, self._combine):
+                yield
+        finally:
+            if self.joint:
+                del self.policy.evaluate_actions
 
     def _evaluate(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """SB3's ``evaluate_actions``; keeps the auxiliary loss's gradients for ``_combine``."""

@@ -81,9 +81,7 @@ class SmoothMixin:
     ) -> None:
         """Settings, misspelt arguments among them, are checked before anything is built."""
         self.method = choose(method, rule, auxiliary, critic)
-        given = dict(settings)
-        if not isinstance(eta, DefaultEta):
-            given["eta"] = eta
+        given = settings if isinstance(eta, DefaultEta) else {**settings, "eta": eta}
         check_names(find_method(self.method), given, inspect.signature(super().__init__).parameters)
         self.__dict__["given_settings"] = given
         super().__init__(policy, env, **arguments)  # type: ignore[call-arg]
@@ -166,11 +164,12 @@ class SmoothMixin:
     def _update_learning_rate(self, optimizers: Any) -> None:
         """SB3's, at the start of every ``train``; also updates settings that follow a schedule."""
         super()._update_learning_rate(optimizers)  # type: ignore[misc]
-        remaining = self._current_progress_remaining
-        self._settings = settings_at(self._method, self._parsed_settings, remaining)
-        for name, value in self._parsed_settings.items():
-            if isinstance(value, Schedule):
-                self.logger.record(f"train/{name}", value(remaining))
+        remaining, parsed = self._current_progress_remaining, self._parsed_settings
+        schedules = [name for name, value in parsed.items() if isinstance(value, Schedule)]
+        if schedules:
+            self._settings = settings_at(self._method, parsed, remaining)
+        for name in schedules:
+            self.logger.record(f"train/{name}", parsed[name](remaining))
 
     @property
     def method_settings(self) -> Mapping[str, Any]:
