@@ -10,7 +10,7 @@ from torch import Tensor
 
 from damper.activations import ACTIVATIONS
 from damper.engine.fused import layer_ops
-from damper.engine.fused.layer_ops import BackwardRows
+from damper.engine.fused.rows import BackwardRows
 from damper.engine.networks.layout import LayerSlice
 from tests.engine import layers
 

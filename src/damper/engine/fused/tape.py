@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from damper.engine.fused import layer_ops
-from damper.engine.fused.layer_ops import BackwardRows, FusedHead
+from damper.engine.fused.rows import BackwardRows, FusedHead
 from damper.engine.networks.layout import Layout
 
 MAX_NETWORKS_IN_GROUPS = 16  # more networks fill a GPU without groups

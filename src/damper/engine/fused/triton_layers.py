@@ -13,7 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from damper.engine.fused.layer_ops import BackwardRows, FusedHead
+from damper.engine.fused.rows import BackwardRows, FusedHead
 from damper.engine.fused.triton_kernels import backward_kernel, forward_kernel
 from damper.engine.networks.layout import LayerSlice
 
