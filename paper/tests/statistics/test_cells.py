@@ -98,7 +98,7 @@ def test_of_cells_that_differ_in_the_users_code_alone_none_is_taken_for_the_othe
             False,
             False,
         ]
-        assert sorted(row[4].split("<")[0] for row in other_rows(setup)) == ["100.5", "900.5"]
+        assert sorted(row[5].split("<")[0] for row in other_rows(setup)) == ["100.5", "900.5"]
     (setup,) = setups(edited[:5])
     assert setup.find("td3", "Hopper", "plain") is setup.cells[0] is setup.published[0]
 
