@@ -145,7 +145,7 @@ def test_one_seed_of_a_task_of_ones_own_gets_no_word_about_what_is_not_there(
     assert ONE_ETA_LABEL not in shown and "results/" not in shown
     tables = (tmp_path / "out" / "tables.md").read_text()
     assert "Swimmer-v5" in tables and "verdict" not in tables
-    assert "](" not in tables, "there is no page of results to link to"
+    assert not (tmp_path / "out" / "details.md").exists(), "a page of the project alone"
 
 
 @needs_browser
