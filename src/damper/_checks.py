@@ -36,6 +36,11 @@ def check_range(name: str, value: Setting, low: float, high: float = float("inf"
         raise DamperError(f"{name} must be {bounds}, but {given[0]:g} was given: {fix}.")
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value may differ between agents: a number, but not a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def check_is_number(name: str, value: Setting) -> None:
     """Raise for what is neither a number nor a tensor of real numbers."""
     if not isinstance(value, Tensor | Real) or (isinstance(value, Tensor) and value.is_complex()):

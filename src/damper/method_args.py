@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from damper._checks import is_number
 from damper.errors import DamperError
 from damper.methods import METHODS, Method, components, compose, find_method, setting_hint
 from damper.rules import Rule, combine_reported
@@ -70,8 +71,9 @@ def check_names(
     whose: str = "SB3's class",
 ) -> None:
     """Raise for a setting that the method does not have; hints may be the class's ``arguments``."""
+    known_settings = method.settings()
     for name in settings:
-        if name not in method.settings():
+        if name not in known_settings:
             neither = f"{name} is neither an argument of {whose} nor a setting of the method"
             raise DamperError(f"{neither}: {setting_hint(name, method, arguments)}")
 
@@ -99,7 +101,7 @@ def parse_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
     parsed = {name: as_schedule(name, value) for name, value in given.items()}
     defaults = method.settings()
     for name, value in parsed.items():
-        if isinstance(defaults[name], int | float) and not isinstance(defaults[name], bool):
+        if is_number(defaults[name]):
             check_number(name, value)
     scheduled = any(isinstance(value, Schedule) for value in parsed.values())
     for progress_remaining in POINTS[::-10] if scheduled else POINTS[:1]:

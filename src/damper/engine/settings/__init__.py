@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from damper._checks import is_number
 from damper.engine.settings.checks import check_settings
 from damper.engine.settings.devices import find_device
 from damper.engine.settings.resolving import (
@@ -12,7 +13,7 @@ from damper.engine.settings.resolving import (
     population_settings,
     resolve,
 )
-from damper.engine.settings.settings import Settings, is_number
+from damper.engine.settings.settings import Settings
 from damper.settings import EXECUTION, PER_AGENT
 
 __all__ = ["DEFAULT_SEEDS", "EXECUTION", "METHOD_PARTS", "PER_AGENT", "Settings", "is_number"]

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from damper._checks import is_number
 from damper.engine.settings.devices import device_name
-from damper.engine.settings.settings import Settings, is_number
+from damper.engine.settings.settings import Settings
 from damper.errors import DamperError
 from damper.methods import find_method
 from damper.rules import combine_reported, initial_state

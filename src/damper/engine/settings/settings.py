@@ -137,10 +137,5 @@ class Settings(TrainingSettings):
         return {**record, "env": self.env_id, "method_settings": method_settings, "table": table}
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value may differ between agents: a number, but not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _with_schedules(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: as_schedule(name, value) for name, value in values.items()}
